@@ -1,0 +1,9 @@
+"""SQL metadata: versions, edits, labels, leases, pins, the query log."""
+
+from parquetry.catalog.apply import LAYOUT_OF_THIS_COMMIT
+from parquetry.catalog.catalog import Catalog
+from parquetry.catalog.leases import Lease, LeaseKeeper
+from parquetry.catalog.pins import Pin
+from parquetry.catalog.records import Change, VersionRecord
+
+__all__ = ["LAYOUT_OF_THIS_COMMIT", "Catalog", "Change", "Lease", "LeaseKeeper", "Pin", "VersionRecord"]

@@ -1,0 +1,150 @@
+"""The catalog's database: a SQLite file or a PostgreSQL, their transactions, and their errors in plain words."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL
+
+from parquetry.errors import CatalogError
+
+BUSY_SECONDS = 30  # a writer waits so long for another before it gives up; commits take milliseconds
+CONNECT_SECONDS = 10
+
+# What a SQLite transaction begins with. A commit survives a power cut; pins, leases and the query log need only
+# survive the process, and so need no sync.
+_DURABLE = ("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE")
+_VOLATILE = ("PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE")
+
+
+class Database:
+    """Gives out transactions. Whatever the database says goes to the user as one CatalogError line."""
+
+    def __init__(self, url: str) -> None:
+        self._url = _parse(url)
+        self.sqlite = self._url.get_backend_name() == "sqlite"
+        self._writers: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if self.sqlite:
+            self._writers = threading.Lock()  # threads queue here, so that SQLite's sleeping retries are rarely needed
+            self.engine = sa.create_engine(self._url, connect_args={"timeout": BUSY_SECONDS})
+            event.listen(self.engine, "connect", _take_over_transactions)
+            event.listen(self.engine, "begin", _begin)
+            self._reader = self.engine
+            self._single = self.engine.execution_options(sqlite_begin=())
+        else:
+            self.engine = _postgres_engine(self._url)
+            self._reader = self.engine.execution_options(isolation_level="REPEATABLE READ")
+            self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._durable = self.engine.execution_options(sqlite_begin=_DURABLE)
+        self._volatile = self.engine.execution_options(sqlite_begin=_VOLATILE)
+
+    @property
+    def where(self) -> str:
+        """The database's address without its password."""
+        if self.sqlite:
+            return f"'{self._url.database}'"
+        host = self._url.host or self._url.query.get("host") or "localhost"
+        port = f":{self._url.port}" if self._url.port else ""
+        return f"'{self._url.get_backend_name()}://{host}{port}/{self._url.database or ''}'"
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database."""
+        return Path(self._url.database) if self.sqlite and self._url.database else None
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that sees one snapshot and changes nothing."""
+        with self._explained(), self._reader.connect() as conn:
+            yield conn
+
+    @contextlib.contextmanager
+    def single(self) -> Iterator[sa.Connection]:
+        """For one statement by itself: no round trips to begin and end a transaction."""
+        with self._explained(), self._single.connect() as conn:
+            yield conn
+
+    @contextlib.contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        """A transaction that commits at the end of the block and rolls back on any error."""
+        engine = self._durable if durable else self._volatile
+        with self._explained(), self._writers, engine.begin() as conn:
+            yield conn
+
+    def now(self, conn: sa.Connection) -> float:
+        """The wall clock that all users of this catalog share; for expiry only, never for order."""
+        if self.sqlite:
+            return time.time()
+        return float(conn.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")).scalar_one())
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.SQLAlchemyError as e:
+            raise CatalogError(self._explain(e)) from e
+
+    def _explain(self, error: sa.exc.SQLAlchemyError) -> str:
+        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        if self._url.password:
+            said = said.replace(str(self._url.password), "***")
+        for sign, what in _SIGNS:
+            if sign in said.lower():
+                return f"the catalog {self.where} {what}"
+        if isinstance(error, sa.exc.OperationalError) and not self.sqlite:
+            return f"cannot reach the catalog {self.where}: {said}; check that the database runs and the URL is right"
+        return f"the catalog {self.where} failed: {said}; nothing was changed"
+
+
+_SIGNS = (
+    ("database is locked", f"is busy: another process wrote for more than {BUSY_SECONDS} s; try again"),
+    ("unable to open database file", "cannot be opened; check that its folder exists and may be written to"),
+    ("file is not a database", "is not a Parquetry catalog: the file is no SQLite database; check the path"),
+    ("malformed", "is damaged; restore it from a copy"),
+    ("no space left", "cannot be written: its disk is full; make room and try again. Nothing was changed"),
+    ("disk is full", "cannot be written: the disk is full; make room and try again. Nothing was changed"),
+    ("readonly database", "may not be written to; check the permissions of the file and its folder"),
+    ("no such table", "is incomplete: a table is missing; check the URL or restore it from a copy"),
+    ('relation "parquetry_', "is incomplete: a table is missing; check the URL or restore it from a copy"),
+)
+
+
+def _parse(url: str) -> URL:
+    usage = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    try:
+        parsed = sa.make_url("postgresql" + url.removeprefix("postgres") if url.startswith("postgres://") else url)
+        backend = parsed.get_backend_name()
+    except (sa.exc.ArgumentError, ValueError):
+        raise CatalogError(f"the catalog's URL cannot be read; {usage}") from None
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
+        return parsed.set(drivername="sqlite+pysqlite")
+    raise CatalogError(f"a catalog cannot live in '{backend}' as given; {usage}")
+
+
+def _postgres_engine(url: URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_SECONDS})
+    except ModuleNotFoundError:
+        raise CatalogError("a PostgreSQL catalog needs psycopg; run: pip install 'parquetry[postgres]'") from None
+
+
+def _take_over_transactions(dbapi: Any, _record: Any) -> None:
+    """Makes the driver begin no transaction by itself: :func:`_begin` does, for readers and writers differ."""
+    dbapi.isolation_level = None
+
+
+def _begin(conn: sa.Connection) -> None:
+    for statement in conn.get_execution_options().get("sqlite_begin", ("BEGIN",)):
+        conn.exec_driver_sql(statement)

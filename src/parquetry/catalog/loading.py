@@ -1,0 +1,192 @@
+"""Reads the catalog's state: all of it once, and afterwards only the rows that changed since (NA-49)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from parquetry.catalog import tables as sql
+from parquetry.catalog.apply import DATABASE, INDEX_POSITION
+from parquetry.errors import CatalogError
+from parquetry.model.delta import Delta, StoredFile
+from parquetry.model.schema import TableSchema
+from parquetry.model.settings import Settings
+from parquetry.model.state import State, TableState
+
+
+@dataclass
+class _Draft:
+    """A table's state while rows are laid over it."""
+
+    table_id: int
+    name: str
+    qt: int = 0
+    last_t: int = 0
+    layout_id: int = 0
+    layout: Mapping[str, Any] | None = None
+    settings: Settings = field(default_factory=Settings)
+    schemas: dict[int, TableSchema] = field(default_factory=dict)
+    deltas: dict[str, Delta] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: TableState) -> _Draft:
+        return cls(
+            table_id=table.table_id,
+            name=table.name,
+            qt=table.qt,
+            last_t=table.last_t,
+            layout_id=table.layout_id,
+            layout=table.layout,
+            settings=table.settings,
+            schemas=dict(table.schemas),
+            deltas={d.delta_id: d for d in table.deltas},
+        )
+
+    def freeze(self) -> TableState:
+        schema_id = max(self.schemas)
+        return TableState(
+            table_id=self.table_id,
+            name=self.name,
+            schema=self.schemas[schema_id],
+            schema_id=schema_id,
+            deltas=tuple(sorted(self.deltas.values(), key=lambda d: d.t_lo)),
+            qt=self.qt,
+            settings=self.settings,
+            layout_id=self.layout_id,
+            layout=self.layout,
+            schemas=self.schemas,
+            last_t=self.last_t,
+        )
+
+
+def refresh_state(conn: sa.Connection, cached: State | None) -> State:
+    """The newest state. The rows read are those changed since ``cached``, however large the tables are."""
+    horizon = sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon").scalar_subquery()
+    version, clock, horizon_version = conn.execute(sa.select(sql.clock.c.version, sql.clock.c.t, horizon)).one()
+    if cached is not None and cached.version == version:
+        return cached
+    if cached is not None and cached.version < horizon_version:
+        cached = None  # rows that were removed since then may have been forgotten
+    return _Reading(conn, version, clock, cached, past=False).state()
+
+
+def state_at(conn: sa.Connection, version: int) -> State:
+    """The state as it was at an older version that vacuum has not passed."""
+    horizon = conn.execute(sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon")).scalar_one()
+    clock = conn.execute(sa.select(sql.versions.c.t).where(sql.versions.c.version == version)).scalar()
+    if clock is None or version < horizon:
+        raise CatalogError(f"version {version} cannot be read: versions start at {horizon}; choose a newer one")
+    return _Reading(conn, version, clock, None, past=True).state()
+
+
+class _Reading:
+    """One pass over the rows added and removed between two versions."""
+
+    def __init__(self, conn: sa.Connection, version: int, clock: int, cached: State | None, *, past: bool) -> None:
+        self.conn, self.version, self.clock, self.cached, self.past = conn, version, clock, cached, past
+        self.unchanged = {t.table_id: t for t in cached.tables.values()} if cached else {}
+        self.drafts: dict[int, _Draft] = {}
+        self.qt = cached.qt if cached else 0
+
+    def state(self) -> State:
+        self._tables()
+        self._definitions()
+        self._deltas()
+        self._newest_timestamps()
+        tables = [*self.unchanged.values(), *(d.freeze() for d in self.drafts.values())]
+        by_name = {t.name: t for t in sorted(tables, key=lambda t: t.table_id)}
+        return State(self.version, self.clock, self.qt, by_name)
+
+    def _tables(self) -> None:
+        for table_id in self._removed(sql.tables, sql.tables.c.table_id):
+            self.unchanged.pop(table_id, None)
+        for row in self._added(sql.tables):
+            self.drafts[row.table_id] = _Draft(row.table_id, row.name)
+
+    def _definitions(self) -> None:
+        for row in self._added(sql.schemas):
+            self._draft(row.table_id).schemas[row.schema_id] = TableSchema.from_json(row.body)
+        for row in self._added(sql.settings):
+            self._draft(row.table_id).settings = Settings.from_json(row.body)
+        for row in self._added(sql.layouts):
+            draft = self._draft(row.table_id)
+            draft.layout_id, draft.layout = row.layout_id, row.spec
+        for row in self._added(sql.queryable):
+            if row.table_id == DATABASE:
+                self.qt = row.qt
+            else:
+                self._draft(row.table_id).qt = row.qt
+
+    def _deltas(self) -> None:
+        d = sql.deltas
+        for table_id, delta_id in self._removed(d, d.c.table_id, d.c.delta_id):
+            if table_id in self.unchanged or table_id in self.drafts:
+                self._draft(table_id).deltas.pop(delta_id, None)
+        added = self._added(d)
+        if not added:
+            return
+        files: dict[str, list[tuple[int, StoredFile]]] = defaultdict(list)
+        of_added = sa.select(sql.files).join(d, d.c.delta_id == sql.files.c.delta_id).where(*self._visible(d))
+        for f in self.conn.execute(of_added).all():
+            files[f.delta_id].append((f.position, StoredFile(f.path, f.bytes, f.checksum, f.rows)))
+        for row in added:
+            stored = sorted(files[row.delta_id], key=lambda f: f[0])
+            assert stored[0][0] == INDEX_POSITION
+            self._draft(row.table_id).deltas[row.delta_id] = delta_of(row, [file for _, file in stored])
+
+    def _newest_timestamps(self) -> None:
+        labels, t = sql.labels, sql.labels.c.t
+        if self.cached is not None:
+            newest = sa.select(labels.c.table_id, t).where(t > self.cached.clock).order_by(t)
+        else:
+            # One step down an index for each table, however many labels it has.
+            of_table = sa.select(sa.func.max(t)).where(labels.c.table_id == sql.tables.c.table_id, t <= self.clock)
+            newest = sa.select(sql.tables.c.table_id, of_table.scalar_subquery()).where(*self._visible(sql.tables))
+        for table_id, last_t in self.conn.execute(newest).all():
+            if last_t is not None and (table_id in self.unchanged or table_id in self.drafts):
+                self._draft(table_id).last_t = last_t
+
+    def _draft(self, table_id: int) -> _Draft:
+        if table_id not in self.drafts:
+            self.drafts[table_id] = _Draft.of(self.unchanged.pop(table_id))
+        return self.drafts[table_id]
+
+    def _visible(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
+        added, removed = table.c.added_version, table.c.removed_version
+        if self.past:
+            return [added <= self.version, sa.or_(removed.is_(None), removed > self.version)]
+        if self.cached is None:
+            return [removed.is_(None)]
+        return [added > self.cached.version, removed.is_(None)]
+
+    def _added(self, table: sa.Table) -> list[Any]:
+        return list(self.conn.execute(sa.select(table).where(*self._visible(table))).all())
+
+    def _removed(self, table: sa.Table, *columns: sa.Column[Any]) -> list[Any]:
+        if self.cached is None:
+            return []
+        since = self.cached.version
+        gone = sa.select(*columns).where(table.c.removed_version > since, table.c.added_version <= since)
+        result = self.conn.execute(gone)
+        return list(result.scalars().all() if len(columns) == 1 else result.all())
+
+
+def delta_of(row: Any, stored: list[StoredFile]) -> Delta:
+    """A delta of its row and its files, the index first."""
+    return Delta(
+        delta_id=row.delta_id,
+        table_id=row.table_id,
+        t_lo=row.t_lo,
+        t_hi=row.t_hi,
+        level=row.level,
+        rows=row.rows,
+        bytes=row.bytes,
+        schema_id=row.schema_id,
+        layout_id=row.layout_id,
+        index=stored[0],
+        files=tuple(stored[1:]),
+    )

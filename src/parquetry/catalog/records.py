@@ -1,0 +1,98 @@
+"""What the catalog remembers for people: commits, labels, and the log of queries."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from parquetry.catalog import tables as sql
+from parquetry.catalog.database import Database
+from parquetry.model.state import Label
+
+QUERY_COLUMNS = tuple(c.name for c in sql.queries.c if c.name != "query_id")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one edit of a commit did; ``table_id`` 0 is the database."""
+
+    table_id: int
+    edit: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class VersionRecord:
+    """One commit: when it happened, what it was for, and what it changed."""
+
+    version: int
+    at: float
+    t: int
+    kind: str
+    detail: Mapping[str, Any]
+    changes: tuple[Change, ...]
+
+
+def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecord]:
+    """The newest commits first; with ``table_id`` only those that changed it, and of them its own changes."""
+    v, c = sql.versions, sql.changes
+    of_table = () if table_id is None else (c.c.table_id == table_id,)
+    wanted = sa.select(v.c.version, v.c.at, v.c.t, v.c.kind, v.c.detail).order_by(v.c.version.desc()).limit(limit)
+    if table_id is not None:
+        wanted = wanted.where(v.c.version.in_(sa.select(c.c.version).where(*of_table)))
+    with db.read() as conn:
+        rows = conn.execute(wanted).all()
+        if not rows:
+            return []
+        changes: dict[int, list[Change]] = defaultdict(list)
+        for row in conn.execute(sa.select(c).where(c.c.version >= rows[-1][0], *of_table)).all():
+            changes[row.version].append(Change(row.table_id, row.edit, row.detail or {}))
+    return [
+        VersionRecord(version, at, t, kind, detail or {}, tuple(changes[version]))
+        for version, at, t, kind, detail in rows
+    ]
+
+
+def labels(db: Database, table_id: int, up_to_t: int | None) -> list[Label]:
+    """The labels of a table, oldest first; those up to a QT are what a query at that QT sees."""
+    wanted = sa.select(sql.labels).where(sql.labels.c.table_id == table_id).order_by(sql.labels.c.t)
+    if up_to_t is not None:
+        wanted = wanted.where(sql.labels.c.t <= up_to_t)
+    with db.read() as conn:
+        return [Label(**row) for row in conn.execute(wanted).mappings()]
+
+
+def log_queries(db: Database, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Appends queries to the log in one statement; a column left out is null, ``at`` is now."""
+    if not rows:
+        return
+    for row in rows:
+        unknown = set(row) - set(QUERY_COLUMNS)
+        if unknown:
+            raise ValueError(f"the query log has no column '{sorted(unknown)[0]}'; columns: {', '.join(QUERY_COLUMNS)}")
+    with db.write(durable=False) as conn:
+        now = db.now(conn)
+        conn.execute(sql.queries.insert(), [_logged(row, now) for row in rows])
+
+
+def queries(db: Database, limit: int, table: str | None) -> list[dict[str, Any]]:
+    """The newest logged queries first, of all tables or of those that read ``table``."""
+    q = sql.queries
+    wanted = sa.select(q).order_by(q.c.query_id.desc()).limit(limit)
+    if table is not None:
+        wanted = wanted.where(q.c.tables.contains(json.dumps(table.lower()), autoescape=True))
+    with db.read() as conn:
+        return [{**row, "tables": json.loads(row["tables"])} for row in conn.execute(wanted).mappings()]
+
+
+def _logged(row: Mapping[str, Any], now: float) -> dict[str, Any]:
+    stored = {name: row.get(name) for name in QUERY_COLUMNS}
+    stored["at"] = row.get("at", now)
+    stored["sql"] = str(row["sql"]).replace("\x00", "\ufffd")  # PostgreSQL's text holds no NUL
+    stored["tables"] = json.dumps([name.lower() for name in row.get("tables", ())])
+    return stored

@@ -1,0 +1,171 @@
+"""The catalog's SQL tables, named and shaped so that a person can query them.
+
+Rows of a versioned table carry ``added_version`` and ``removed_version``: the catalog's version ``v`` consists of the
+rows with ``added_version <= v`` and ``removed_version`` null or above ``v``. Times are seconds since 1970; ``t`` is a
+logical timestamp, never a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+_BIG = sa.BigInteger()
+_JSON = sa.JSON(none_as_null=True)
+
+
+def _table(name: str, *parts: Any) -> sa.Table:
+    # The prefix keeps the catalog apart from other tables of a shared PostgreSQL database.
+    return sa.Table(f"parquetry_{name}", metadata, *parts)
+
+
+def _versioned(name: str, *parts: Any) -> sa.Table:
+    """A table whose rows live from one version to another.
+
+    The index serves a refresh, which asks for live rows added since and for rows removed since.
+    """
+    return _table(
+        name,
+        *parts,
+        sa.Column("added_version", _BIG, nullable=False),
+        sa.Column("removed_version", _BIG),
+        sa.Index(f"parquetry_{name}_by_version", "removed_version", "added_version"),
+    )
+
+
+meta = _table(
+    "meta",
+    sa.Column("name", sa.Text, primary_key=True),  # format: of these tables; horizon: the oldest readable version
+    sa.Column("value", _BIG, nullable=False),
+)
+
+# One row. Every commit locks it, so commits happen one after the other.
+clock = _table(
+    "clock",
+    sa.Column("one", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("version", _BIG, nullable=False),
+    sa.Column("t", _BIG, nullable=False),
+)
+
+versions = _table(
+    "versions",
+    sa.Column("version", _BIG, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("t", _BIG, nullable=False),  # the clock after this commit
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("detail", _JSON),
+)
+
+# What each version changed, one row per edit and table; table_id 0 is the database.
+changes = _table(
+    "changes",
+    sa.Column("version", _BIG, nullable=False, index=True),
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("edit", sa.Text, nullable=False),
+    sa.Column("detail", _JSON),
+    sa.Index("parquetry_changes_of_table", "table_id", "version"),
+)
+
+tables = _versioned(
+    "tables",
+    sa.Column("table_id", _BIG, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("lower_name", sa.Text, nullable=False),
+)
+_live = tables.c.removed_version.is_(None)
+sa.Index("parquetry_tables_live_name", tables.c.lower_name, unique=True, sqlite_where=_live, postgresql_where=_live)
+
+schemas = _versioned(
+    "schemas",
+    sa.Column("schema_id", _BIG, primary_key=True, autoincrement=False),
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("body", _JSON, nullable=False),
+)
+
+settings = _versioned(
+    "settings",
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("body", _JSON, nullable=False),
+)
+
+layouts = _versioned(
+    "layouts",
+    sa.Column("layout_id", _BIG, primary_key=True, autoincrement=False),
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("spec", _JSON),
+)
+
+queryable = _versioned(
+    "queryable",
+    sa.Column("table_id", _BIG, nullable=False, index=True),  # 0 is the database
+    sa.Column("qt", _BIG, nullable=False),
+)
+
+labels = _table(
+    "labels",
+    sa.Column("table_id", _BIG, primary_key=True, autoincrement=False),
+    sa.Column("label", sa.Text, primary_key=True),
+    sa.Column("t", _BIG, nullable=False, index=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("rows_in", _BIG, nullable=False),
+    sa.Column("version", _BIG, nullable=False),
+    sa.Index("parquetry_labels_of_table", "table_id", "t", unique=True),
+)
+
+deltas = _versioned(
+    "deltas",
+    sa.Column("delta_id", sa.Text, primary_key=True),
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("t_lo", _BIG, nullable=False),
+    sa.Column("t_hi", _BIG, nullable=False),
+    sa.Column("level", sa.Integer, nullable=False),
+    sa.Column("rows", _BIG, nullable=False),
+    sa.Column("bytes", _BIG, nullable=False),
+    sa.Column("schema_id", _BIG, nullable=False),
+    sa.Column("layout_id", _BIG, nullable=False),
+)
+sa.Index("parquetry_deltas_in_time", deltas.c.table_id, deltas.c.removed_version, deltas.c.t_lo)
+
+files = _table(
+    "files",
+    sa.Column("delta_id", sa.Text, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),  # -1 is the index, data files from 0
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("bytes", _BIG, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False),
+    sa.Column("rows", _BIG, nullable=False),
+)
+
+leases = _table(
+    "leases",
+    sa.Column("resource", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("token", _BIG, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+)
+
+pins = _table(
+    "pins",
+    sa.Column("pin_id", sa.Text, primary_key=True),
+    sa.Column("version", _BIG, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+)
+
+queries = _table(
+    "queries",
+    sa.Column("query_id", _BIG.with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("sql", sa.Text, nullable=False),
+    sa.Column("tables", sa.Text, nullable=False),  # a JSON list of lower-case names
+    sa.Column("executor", sa.Text),
+    sa.Column("qt", _BIG),
+    sa.Column("elapsed_ms", sa.Double),
+    sa.Column("plan_ms", sa.Double),
+    sa.Column("rows_out", _BIG),
+    sa.Column("bytes_read", _BIG),
+    sa.Column("stats", _JSON),
+    sa.Column("shape", _JSON),
+)

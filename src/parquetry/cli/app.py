@@ -1,0 +1,78 @@
+"""The command's frame: global options, the verbs, and how errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from parquetry import __version__
+from parquetry.cli import define, demo, ingest, maintain, query, show
+from parquetry.errors import ParquetryError
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+# typer brings its own click and gives only this child of its usage errors a public name.
+_UsageError: Any = typer.BadParameter.__base__
+
+app = typer.Typer(
+    name="parquetry",
+    help="A warehouse layer for Spark: plain Parquet files, metadata in SQL, one timestamp up to which all is visible.",
+    epilog="Every verb takes --json. Exit codes: 0 done, 1 an error you can mend, 2 wrong usage.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (define, ingest, maintain, query, show, demo):
+    app.add_typer(group.verbs)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"parquetry {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def parquetry(
+    ctx: typer.Context,
+    warehouse: Annotated[
+        str, typer.Option("-w", "--warehouse", envvar="PARQUETRY_WAREHOUSE", help="The warehouse's folder.")
+    ] = "warehouse",
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    ctx.obj = warehouse
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line (by default the process's own) and gives its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    as_json = "--json" in given
+    try:
+        code = typer.main.get_command(app)(given, prog_name="parquetry", standalone_mode=False)
+    except ParquetryError as e:
+        return _report(FAILED, type(e).__name__, str(e), as_json)
+    except _UsageError as e:
+        verb = e.ctx.command_path if e.ctx else "parquetry"
+        return _report(WRONG_USAGE, "Usage", f"{e.format_message()} See '{verb} --help'.", as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        return _report(INTERRUPTED, "Interrupted", "interrupted", as_json)
+    return code if isinstance(code, int) else DONE
+
+
+def _report(code: int, kind: str, message: str, as_json: bool) -> int:
+    """The error on one line of stderr; for programs also as the JSON document they wait for."""
+    from parquetry.cli.output import print_json
+
+    line = " ".join(message.split())
+    print(f"parquetry: {line}", file=sys.stderr)
+    if as_json:
+        print_json({"error": line, "kind": kind})
+    return code

@@ -1,0 +1,155 @@
+"""Verbs that keep a warehouse in order: maintain, verify, vacuum."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parquetry.cli.options import Json, opened, seconds
+from parquetry.cli.output import counted, print_json, print_table, size
+from parquetry.cli.progress import Work, shown
+
+if TYPE_CHECKING:
+    from parquetry.maintain.pick import Stage
+    from parquetry.warehouse import Warehouse
+
+verbs = typer.Typer()
+
+
+@verbs.command("maintain")
+def maintain(
+    ctx: typer.Context,
+    explain: Annotated[bool, typer.Option("--explain", help="Print what would be done, and do nothing.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep going until interrupted or terminated.")] = False,
+    interval: Annotated[str, typer.Option(metavar="DURATION", help="With --watch: the pause between looks.")] = "1s",
+    json: Json = False,
+) -> None:
+    """Compact what waits and move the queryable timestamp."""
+    if explain and watch:
+        raise typer.BadParameter("--explain looks once; leave out --watch.")
+    pause = seconds(interval)
+    with opened(ctx) as wh:
+        if explain:
+            _print_stages(wh.explain_maintain(), json)
+        elif watch:
+            with _terminated_like_interrupted(), shown() as work:
+                _watch(wh, pause, work, json)
+        else:
+            _maintain(wh, json)
+
+
+def _maintain(wh: Warehouse, json: bool) -> None:
+    before = wh.freshness()["qt"]
+    stages = []
+    with shown("maintain") as work:
+        for stage in wh.maintaining(progress=work):
+            work.start(str(stage))
+            stages.append(stage)
+    qt = wh.freshness()["qt"]
+    if json:
+        print_json({"stages": [stage_document(s) for s in stages], "qt_before": before, "qt": qt})
+    elif not stages:
+        print(f"nothing to do, QT {qt}")
+    else:
+        print("\n".join(str(s) for s in stages))
+        print(f"QT {before} -> {qt}")
+
+
+def _watch(wh: Warehouse, pause: float, work: Work, json: bool) -> None:
+    """One line (with ``--json`` one document) per stage, until a signal: what is unfinished then is dropped whole."""
+    stop = threading.Event()
+    try:
+        for stage in wh.watch(stop, interval_s=pause, progress=work):
+            work.start(str(stage))
+            if json:
+                print_json(stage_document(stage))
+            else:
+                print(stage, flush=True)
+    except KeyboardInterrupt:
+        stop.set()
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print_stages(stages: list[Stage], json: bool) -> None:
+    if json:
+        print_json({"stages": [stage_document(s) for s in stages]})
+    else:
+        print("\n".join(str(s) for s in stages) or "nothing to do")
+
+
+def stage_document(stage: Stage) -> dict[str, Any]:
+    from parquetry.maintain.pick import Compact
+
+    if isinstance(stage, Compact):
+        return {
+            "stage": "compact",
+            "table": stage.table,
+            "deltas": len(stage.deltas),
+            "t_lo": stage.deltas[0].t_lo,
+            "t_hi": stage.deltas[-1].t_hi,
+            "rows": sum(d.rows for d in stage.deltas),
+            "bytes": sum(d.bytes for d in stage.deltas),
+            "why": stage.why,
+        }
+    tables = {name: qt for _, name, qt in stage.tables}
+    return {"stage": "advance", "qt_before": stage.before, "qt": stage.database, "tables": tables}
+
+
+@verbs.command("verify")
+def verify(
+    ctx: typer.Context,
+    quick: Annotated[bool, typer.Option("--quick", help="Check sizes only, not the files' checksums.")] = False,
+    json: Json = False,
+) -> None:
+    """Check every invariant and every file; exit code 1 when something is wrong."""
+    with opened(ctx) as wh:
+        with shown("verify"):
+            problems = wh.verify(quick=quick)
+        tables = wh.tables()
+    if json:
+        print_json({"ok": not problems, "problems": [asdict(p) for p in problems]})
+    elif problems:
+        print_table(("table", "problem"), [(p.table, p.what) for p in problems])
+    else:
+        deltas = sum(t["deltas"] for t in tables)
+        print(f"all is well: {counted(len(tables), 'table')}, {counted(deltas, 'delta')}")
+    if problems:
+        raise typer.Exit(1)
+
+
+@verbs.command("vacuum")
+def vacuum(
+    ctx: typer.Context,
+    grace: Annotated[
+        str, typer.Option(metavar="DURATION", help="Keep what is younger: seconds, or a number with s, m, h or d.")
+    ] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove files that no version and no reader needs."""
+    grace_s = seconds(grace)
+    with opened(ctx) as wh, shown("vacuum"):
+        done = wh.vacuum(grace_s=grace_s, dry_run=dry_run)
+    if json:
+        print_json(asdict(done))
+    else:
+        what = f"{counted(done.deltas, 'replaced delta')} and {counted(done.orphans, 'stray file')}, {size(done.bytes)}"
+        print(f"would remove {what}" if dry_run else f"removed {what}")

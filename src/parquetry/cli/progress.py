@@ -1,0 +1,81 @@
+"""Progress of long work on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from parquetry.cli.output import console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_LINE_EVERY_S = 10.0
+
+
+class Work:
+    """One piece of work after the other; calling it tells (parts done, parts known so far) of the present one."""
+
+    def start(self, what: str) -> None:
+        raise NotImplementedError
+
+    def __call__(self, done: int, total: int) -> None:
+        raise NotImplementedError
+
+
+class _Bar(Work):
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def start(self, what: str) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(what, total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+
+class _Lines(Work):
+    def __init__(self) -> None:
+        self._what = ""
+        self._told = time.monotonic()
+
+    def start(self, what: str) -> None:
+        self._what, self._told = what, time.monotonic()
+        print(what, file=sys.stderr, flush=True)
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() - self._told >= _LINE_EVERY_S:
+            self._told = time.monotonic()
+            print(f"{self._what}: {done} of {total}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def shown(what: str = "") -> Iterator[Work]:
+    """Shows work until the block ends, and then nothing of it on a terminal; ``what`` starts the first piece."""
+    if not sys.stderr.isatty():
+        lines = _Lines()
+        if what:
+            lines.start(what)
+        yield lines
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        bar = _Bar(progress)
+        if what:
+            bar.start(what)
+        yield bar

@@ -1,0 +1,109 @@
+"""Verbs that ask: sql, explain, rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parquetry.cli.options import Executor, Json, Off, Query, opened, query_text
+from parquetry.cli.output import console, counted, print_json, print_table, size, table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+verbs = typer.Typer()
+
+
+@verbs.command("sql")
+def sql(
+    ctx: typer.Context,
+    query: Query,
+    executor: Executor = "auto",
+    off: Off = None,
+    limit: Annotated[int, typer.Option(min=1, help="Print at most so many rows; --json prints all.")] = 100,
+    json: Json = False,
+) -> None:
+    """Run a query at the queryable timestamp."""
+    text = query_text(query)
+    with opened(ctx) as wh:
+        result = wh.sql(text, executor=executor, off=off or ())
+        table, stats = result.arrow(), result.stats
+    if json:
+        print_json(
+            {
+                "columns": table.column_names,
+                "types": [_type_name(t) for t in table.schema.types],
+                "rows": rows_of(table),
+                "stats": stats,
+            }
+        )
+        return
+    out = console()
+    out.print(table_of(table.column_names, rows_of(table.slice(0, limit))))
+    if table.num_rows > limit:
+        out.print(f"… {counted(table.num_rows - limit, 'more row')}", style="dim")
+    out.print(stats_line(stats), style="dim")
+
+
+def rows_of(table: pa.Table) -> list[list[Any]]:
+    """The rows as lists: two columns of a query may have one name."""
+    columns = [c.to_pylist() for c in table.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _type_name(arrow: pa.DataType) -> str:
+    from parquetry.errors import SchemaError
+    from parquetry.model.types import type_name
+
+    try:
+        return type_name(arrow)
+    except SchemaError:  # an interval or a null literal: no column of a table can have it, but a result can
+        return str(arrow)
+
+
+def stats_line(stats: dict[str, Any]) -> str:
+    """The main figures of a query on one line."""
+    skipped = ", ".join(f"{n} by {proof}" for proof, n in stats["skipped_by"].items())
+    return (
+        f"{counted(stats['rows_out'], 'row')} in {stats['elapsed_ms']:.1f} ms on {stats['executor']} · QT {stats['qt']} · "
+        f"read {stats['blocks_read']} of {counted(stats['blocks_total'], 'block')}"
+        + (f" (skipped {skipped})" if skipped else "")
+        + f", {counted(stats['rows_scanned'], 'row')}, {size(stats['bytes_read'])}"
+    )
+
+
+@verbs.command("explain")
+def explain(
+    ctx: typer.Context, query: Query, executor: Executor = "auto", off: Off = None, json: Json = False
+) -> None:
+    """Show what each step of a query decides and why, without running it."""
+    text = query_text(query)
+    with opened(ctx) as wh:
+        found = wh.explain(text, executor=executor, off=off or ()).to_json()
+    if json:
+        print_json(found)
+    else:
+        print_table(("step", "decided", "why"), [(s["rule"], s["decided"], s["why"]) for s in found["steps"]])
+
+
+RULE_MEANINGS = {
+    "prune_key": "skip blocks whose range of keys cannot match",
+    "prune_minmax": "skip blocks whose smallest and largest values cannot match",
+    "prune_nulls": "skip blocks whose count of nulls shows that no row can match",
+    "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
+    "push_key_filter": "filter by key before deltas are merged",
+    "local": "run small queries in this process instead of on Spark",
+}
+
+
+@verbs.command("rules")
+def rules(json: Json = False) -> None:
+    """List the rules that 'sql' and 'explain' can switch off with --off; answers stay the same."""
+    from parquetry.query.engine import RULES
+
+    listed = [{"rule": rule, "does": RULE_MEANINGS[rule]} for rule in RULES]
+    if json:
+        print_json(listed)
+    else:
+        print_table(("rule", "does"), [(r["rule"], r["does"]) for r in listed])

@@ -1,0 +1,32 @@
+"""Named points at which a test kills the process, to prove that what is on disk survives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+VARIABLE = "PARQUETRY_FAILPOINT"
+
+FAILPOINTS: tuple[tuple[str, str], ...] = (
+    ("commit.in_transaction", "all edits of a commit are applied; the database has not been told to commit"),
+    ("commit.done", "the database has committed; the caller has not heard of it"),
+)
+
+_reached: Counter[str] = Counter()
+
+
+def reach(name: str) -> None:
+    """Kills this process if PARQUETRY_FAILPOINT is ``name``, or ``name:N`` and this is the N-th time."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    point, _, count = wanted.partition(":")
+    known = {known_name for known_name, _ in FAILPOINTS}
+    if point not in known or name not in known:
+        raise ValueError(f"unknown failpoint '{point if point not in known else name}'; failpoints: {sorted(known)}")
+    if point != name:
+        return
+    _reached[name] += 1
+    if _reached[name] == int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)

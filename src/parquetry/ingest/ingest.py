@@ -1,0 +1,86 @@
+"""One batch into one delta: check, sort, write, commit. Never waits for compaction, views or readers (NA-14, NA-18)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parquetry import failpoints
+from parquetry.catalog import Catalog
+from parquetry.errors import LabelConflict, ParquetryError
+from parquetry.ingest.conform import conform, digest_of, explain_failure
+from parquetry.ingest.sources import as_frame, write_tasks
+from parquetry.layouts.routing import with_blocks
+from parquetry.model.state import AddDelta
+from parquetry.storage.attempt import attempt
+from parquetry.storage.delta_writer import delta_directory, new_delta_id, write_delta
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What became of a batch. ``repeated``: its label was there already, nothing was changed."""
+
+    table: str
+    label: str
+    t: int
+    version: int
+    rows: int
+    repeated: bool
+
+
+def ingest(
+    catalog: Catalog,
+    store: Store,
+    spark: SparkSession,
+    table: str,
+    source: Any,
+    *,
+    label: str | None = None,
+    tasks: int | None = None,
+) -> Ingested:
+    """Commits ``source`` as one delta of ``table``, exactly once for each ``label``."""
+    state = catalog.state().table(table)
+    name = state.name
+    label = label if label is not None else f"auto-{uuid.uuid4().hex}"
+    try:
+        fitted = conform(as_frame(spark, source, state.schema, name), state.schema, name)
+        before = catalog.label(state.table_id, label)
+        if before is not None:
+            if digest_of(fitted) != (before.rows_in, before.digest):
+                raise LabelConflict(name, label)
+            return Ingested(name, label, before.t, before.version, before.rows_in, repeated=True)
+        delta_id = new_delta_id()
+        with attempt(catalog, delta_id, label):
+            failpoints.reach("ingest.start")
+            try:
+                written = write_delta(
+                    with_blocks(fitted, state.layout),
+                    store=store,
+                    table_id=state.table_id,
+                    delta_id=delta_id,
+                    schema=state.schema,
+                    schema_id=state.schema_id,
+                    layout_id=state.layout_id,
+                    settings=state.settings,
+                    tasks=write_tasks(fitted, tasks),
+                )
+                failpoints.reach("ingest.before_commit")
+                edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
+                commit = catalog.commit([edit], kind="ingest", detail={"table": name, "label": label})
+            except BaseException:
+                store.delete_dir(delta_directory(state.table_id, delta_id))
+                raise
+            if commit.repeated:  # another writer committed the same label first
+                store.delete_dir(delta_directory(state.table_id, delta_id))
+            failpoints.reach("ingest.committed")
+    except ParquetryError:
+        raise
+    except Exception as e:
+        raise explain_failure(e, name) from e
+    assert commit.label is not None
+    return Ingested(name, label, commit.label.t, commit.version, written.rows_in, commit.repeated)

@@ -1,0 +1,154 @@
+"""Whatever a user hands in, as a Spark frame: paths (Parquet, CSV, JSON), Spark, pandas, polars and Arrow frames."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.errors import DataError
+from parquetry.model.schema import TableSchema
+from parquetry.model.types import arrow_type, type_name
+from parquetry.storage.frames import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
+_TASK_BYTES = 64 << 20  # compressed input that one write task takes on
+_UNKNOWN_BYTES = 1 << 40  # Spark answers with a huge number when it does not know
+
+
+def as_frame(spark: SparkSession, source: Any, schema: TableSchema, table: str) -> DataFrame:
+    """The source as a lazy Spark frame with its own column types; nothing is read yet but file footers."""
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, list | tuple):
+        if not source:
+            raise DataError(f"nothing to ingest into '{table}': no path was given", table=table)
+        return _from_paths(spark, [os.fspath(p) for p in source], schema, table)
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.RecordBatchReader):
+        source = source.read_all()
+    if isinstance(source, pa.Table):
+        return _from_arrow(spark, source)
+    module = type(source).__module__.split(".")[0]
+    if module == "pyspark":
+        return source  # type: ignore[no-any-return]
+    if module == "pandas":
+        try:
+            return _from_arrow(spark, pa.Table.from_pandas(source, preserve_index=False))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+            raise DataError(f"this pandas frame has a column of mixed types: {str(e).splitlines()[0]}") from e
+    if module == "polars":
+        frame = source.collect() if hasattr(source, "collect") else source
+        return _from_arrow(spark, frame.to_arrow())
+    raise DataError(
+        f"cannot ingest a {type(source).__name__}; give paths or a Spark, pandas, polars or Arrow frame", table=table
+    )
+
+
+def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    target = pa.schema([pa.field(f.name, arrow_type(type_name(f.type)), f.nullable) for f in table.schema])
+    # Nanoseconds become Spark's microseconds; every other change of type here only widens.
+    return spark.createDataFrame(table.cast(target, safe=False))
+
+
+def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
+    files = [f for p in paths for f in _expand(p)]
+    kinds = {_format_of(f) for f in files}
+    if len(kinds) != 1:
+        raise DataError(f"one ingest takes files of one format, not of {', '.join(sorted(kinds))}", table=table)
+    kind = kinds.pop()
+    if kind == "parquet":
+        for f in files:
+            _check_parquet(f)
+        return spark.read.option("mergeSchema", "true" if len(files) > 1 else "false").parquet(*files)
+    # Columns are matched by name, so a CSV file needs its header line; a broken row stops the ingest.
+    reader = spark.read.option("mode", "FAILFAST")
+    if kind == "json":
+        return reader.schema(spark_schema(schema)).json(list(files))
+    header = _csv_header(files[0])
+    known = {n.lower(): n for n in schema.names}
+    for name in header:
+        if name.lower() not in known:
+            raise DataError(
+                f"column '{name}' of {files[0]} is not in table '{table}'; columns: {', '.join(schema.names)}",
+                table=table,
+                column=name,
+            )
+    for other in files[1:]:
+        if _csv_header(other) != header:
+            raise DataError(f"{other} has another header line than {files[0]}", table=table)
+    types = {f.name: f for f in spark_schema(schema)}
+    from pyspark.sql.types import StructType
+
+    structure = StructType([types[known[n.lower()]] for n in header])
+    return reader.schema(structure).option("header", True).option("enforceSchema", True).csv(list(files))
+
+
+def _expand(path: str) -> list[str]:
+    if "://" in path:
+        return [path]
+    if os.path.isdir(path):
+        found = sorted(
+            os.path.join(folder, f) for folder, _, names in os.walk(path) for f in names if not f.startswith((".", "_"))
+        )
+    else:
+        found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
+    if not found:
+        raise DataError(f"no files at {path}; check the path")
+    for f in found:
+        if not os.path.exists(f):
+            raise DataError(f"no such file: {f}; check the path")
+    return [os.path.abspath(f) for f in found]
+
+
+def _format_of(path: str) -> str:
+    name = path.lower()
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending) if not name.endswith(".snappy.parquet") else name
+    kind = FORMATS.get(os.path.splitext(name)[1])
+    if kind is None:
+        raise DataError(f"cannot tell the format of {path}; name it .parquet, .csv or .json")
+    return kind
+
+
+def _check_parquet(path: str) -> None:
+    if "://" in path:
+        return
+    try:
+        pq.read_metadata(path)
+    except (pa.ArrowInvalid, OSError) as e:
+        reason = "is empty (0 bytes)" if os.path.getsize(path) == 0 else "is truncated or not Parquet"
+        raise DataError(f"{path} {reason}; write it again, then ingest with the same label") from e
+
+
+def _csv_header(path: str) -> list[str]:
+    if "://" in path or path.lower().endswith(_COMPRESSED):
+        raise DataError(f"{path}: CSV files are read uncompressed from a local or mounted path")
+    import csv
+
+    with open(path, newline="", encoding="utf-8-sig") as f:
+        header = next(csv.reader(f), None)
+    if not header:
+        raise DataError(f"{path} is empty; a CSV file starts with a line of column names")
+    return header
+
+
+def write_tasks(frame: DataFrame, wanted: int | None) -> int:
+    """How many tasks sort and write: the caller's number, or by Spark's estimate of the input's size (NA-16)."""
+    if wanted is not None:
+        return max(1, wanted)
+    estimate = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # type: ignore[operator]
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    if estimate >= _UNKNOWN_BYTES:
+        return 2 * cores
+    tasks = -(-estimate // _TASK_BYTES)
+    return 1 if tasks <= 1 else max(tasks, cores)

@@ -1,0 +1,53 @@
+"""What a learner may be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parquetry.errors import SchemaError
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """Options of every learner; each uses those that concern it."""
+
+    block_rows: int
+    """No block gets fewer rows of the whole table than this, the paper's b_min (PW-01)."""
+    sample_rate: float = 1.0
+    """Rows of the sample by rows of the table; block sizes in the sample scale with it (PW-20, 3.5-21)."""
+    columns: tuple[str, ...] | None = None
+    """Columns that blocks may be cut on; None: those that the workload filters."""
+    delta: float | Mapping[str, Any] | None = None
+    """How far future filters may lie from logged ones: a share of each column's range, an amount per column, or None
+    to estimate it from the workload (PW-06, PW-18)."""
+    delta_estimate: str = "hausdorff"
+    """How it is estimated: "hausdorff" (nearest earlier query) or "matching" (one to one) (3.5-12)."""
+    delta_quantile: float = 1.0
+    """Share of the later queries that the estimate must reach; below 1 it forgives outliers (3.5-12)."""
+    alpha: float = 10.0
+    """PAW tries groups on nodes of at most so many blocks (PW-15, 3.5-1)."""
+    refine: bool = True
+    """Cut what no query touches further by medians, so that unforeseen queries skip too (PW-19)."""
+    variant: str = ""
+    """A learner's variant: kdtree "skip" or "stop"; qdtree "history" or "extended"."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.block_rows < 1:
+            raise SchemaError(f"block_rows must be at least 1, not {self.block_rows}")
+        if not 0 < self.sample_rate <= 1:
+            raise SchemaError(f"sample_rate is a share of the table's rows above 0 and up to 1, not {self.sample_rate}")
+        if self.alpha < 2:
+            raise SchemaError(f"alpha must be at least 2 blocks, not {self.alpha}")
+        if self.delta_estimate not in ("hausdorff", "matching"):
+            raise SchemaError(f"delta_estimate is hausdorff or matching, not '{self.delta_estimate}'")
+        if not 0 < self.delta_quantile <= 1:
+            raise SchemaError(f"delta_quantile lies above 0 and up to 1, not {self.delta_quantile}")
+        if isinstance(self.delta, int | float) and self.delta < 0:
+            raise SchemaError(f"delta cannot be negative: {self.delta}")
+
+    @property
+    def sample_block_rows(self) -> int:
+        return max(1, round(self.block_rows * self.sample_rate))

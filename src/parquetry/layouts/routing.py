@@ -1,0 +1,20 @@
+"""Adds a layout's block to every row of a Spark frame, on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from parquetry.storage.merge import BLOCK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame:
+    """``frame`` with ``__block``; unchanged under the plain key order, which is one single block."""
+    if layout is None:
+        return frame
+    from parquetry.model.layout import LayoutSpec, route_spark
+
+    return frame.withColumn(BLOCK, route_spark(LayoutSpec.from_json(layout)))

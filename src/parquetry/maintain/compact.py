@@ -1,0 +1,66 @@
+"""Merges neighbouring deltas of a table into one, on Spark's executors, and swaps them in one commit (NA-43)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parquetry import failpoints
+from parquetry.catalog import Catalog
+from parquetry.errors import ParquetryError
+from parquetry.ingest.conform import explain_failure
+from parquetry.layouts.routing import with_blocks
+from parquetry.maintain.pick import Compact
+from parquetry.model.state import ReplaceDeltas, TableState
+from parquetry.storage.attempt import attempt
+from parquetry.storage.delta_writer import delta_directory, new_delta_id, write_delta
+from parquetry.storage.frames import scan
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEASE_S = 60.0
+_TASK_BYTES = 64 << 20
+
+
+def compact(catalog: Catalog, store: Store, spark: SparkSession, table: TableState, stage: Compact, holder: str) -> bool:
+    """Performs the stage; False when another worker holds the table's lease. A lost lease commits nothing."""
+    lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
+    if lease is None:
+        return False
+    with catalog.keep(lease, LEASE_S) as kept:
+        delta_id = new_delta_id()
+        with attempt(catalog, delta_id, holder):
+            failpoints.reach("compact.start")
+            size = sum(d.bytes for d in stage.deltas)
+            cores = spark.sparkContext.defaultParallelism
+            tasks = -(-size // _TASK_BYTES)
+            try:
+                written = write_delta(
+                    with_blocks(scan(spark, store, table.schema, stage.deltas), table.layout),
+                    store=store,
+                    table_id=table.table_id,
+                    delta_id=delta_id,
+                    schema=table.schema,
+                    schema_id=table.schema_id,
+                    layout_id=table.layout_id,
+                    settings=table.settings,
+                    tasks=1 if tasks <= 1 else max(tasks, cores),
+                    level=max(d.level for d in stage.deltas) + 1,
+                    times=(stage.deltas[0].t_lo, stage.deltas[-1].t_hi),
+                )
+                failpoints.reach("compact.before_commit")
+                old = tuple(d.delta_id for d in stage.deltas)
+                catalog.commit(
+                    [ReplaceDeltas(table.table_id, old, written.delta)],
+                    kind="compact",
+                    lease=kept.lease,
+                    detail={"table": table.name, "deltas": len(old), "rows": sum(d.rows for d in stage.deltas)},
+                )
+            except BaseException as e:
+                store.delete_dir(delta_directory(table.table_id, delta_id))
+                if isinstance(e, ParquetryError) or not isinstance(e, Exception):
+                    raise
+                raise explain_failure(e, table.name) from e
+            failpoints.reach("compact.committed")
+    return True

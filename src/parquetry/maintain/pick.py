@@ -1,0 +1,133 @@
+"""Which work brings the warehouse up to date: a pure function from the catalog's state to stages.
+
+``explain`` prints these stages and ``run`` performs them, so both always agree. Compaction is tiered: the newest deltas
+are merged with ever larger older neighbours, so each row is rewritten about log times (NA-43, NA-62).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from parquetry.model.delta import Delta, queryable_until
+from parquetry.model.settings import Settings
+from parquetry.model.state import State, TableState
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Merge these neighbouring deltas into one."""
+
+    table: str
+    table_id: int
+    deltas: tuple[Delta, ...]
+    why: str
+
+    def __str__(self) -> str:
+        rows, size = sum(d.rows for d in self.deltas), sum(d.bytes for d in self.deltas)
+        span = f"[{self.deltas[0].t_lo}, {self.deltas[-1].t_hi}]"
+        return f"compact {self.table}: {len(self.deltas)} deltas {span}, {rows:,} rows, {size:,} bytes ({self.why})"
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Publish new queryable timestamps."""
+
+    tables: tuple[tuple[int, str, int], ...]  # table_id, name, its QT
+    database: int
+    before: int
+
+    def __str__(self) -> str:
+        return f"advance QT: {self.before} -> {self.database}"
+
+
+Stage = Compact | Advance
+
+
+def pick(state: State) -> list[Stage]:
+    """All stages that bring ``state`` up to date, in the order to run them."""
+    stages: list[Stage] = []
+    while True:
+        advance = pick_advance(state)
+        if advance is not None:
+            stages.append(advance)
+            state = _after_advance(state, advance)
+        compaction = pick_compaction(state)
+        if compaction is None:
+            return stages
+        stages.append(compaction)
+        state = _after_compaction(state, compaction)
+
+
+def pick_advance(state: State) -> Advance | None:
+    """The QTs that the present deltas allow, when any is beyond the published one (NA-20, NA-23)."""
+    tables = tuple(
+        (t.table_id, t.name, max(t.qt, queryable_until(t.deltas, t.settings.max_query_deltas, state.clock)))
+        for t in state.tables.values()
+    )
+    database = max(state.qt, min((qt for _, _, qt in tables), default=state.clock))
+    moved = any(qt > state.tables[name].qt for _, name, qt in tables)
+    return Advance(tables, database, state.qt) if moved or database > state.qt else None
+
+
+def pick_compaction(state: State) -> Compact | None:
+    """The next compaction; the table that holds the database's QT back comes first."""
+    for t in sorted(state.tables.values(), key=lambda t: (t.qt, t.name)):
+        # A reader at the database's QT needs a cover of [0, QT], so no merge may reach across it.
+        visible = [d for d in t.deltas if d.t_hi <= state.qt]
+        hidden = [d for d in t.deltas if d.t_lo > state.qt]
+        for side in (hidden, visible):
+            run = _tier(side, t.settings)
+            if run:
+                return Compact(t.name, t.table_id, tuple(run), f"{len(run)} neighbours of similar size")
+        excess = len(t.deltas) - t.settings.max_query_deltas
+        if excess > 0:
+            run = _cheapest_window([hidden, visible], excess + 1, t.settings)
+            if run:
+                return Compact(t.name, t.table_id, tuple(run), f"{excess} over max_query_deltas, QT waits")
+    return None
+
+
+def _tier(deltas: Sequence[Delta], settings: Settings) -> list[Delta]:
+    """From the newest back, as long as the next older one is no larger than all taken so far together."""
+    taken: list[Delta] = []
+    size = 0
+    for d in reversed(deltas):
+        if taken and d.bytes > size:
+            break
+        taken.append(d)
+        size += d.bytes
+    if len(taken) < settings.compaction_width:
+        return []
+    return taken[::-1][: settings.compaction_fan_in]
+
+
+def _cheapest_window(sides: Sequence[Sequence[Delta]], width: int, settings: Settings) -> list[Delta]:
+    """The contiguous run of at most ``width`` deltas of one side that removes most deltas, and so at the least bytes."""
+    width = min(width, max(map(len, sides)), settings.compaction_fan_in)
+    if width < 2:
+        return []
+    windows = [side[i : i + width] for side in sides for i in range(len(side) - width + 1)]
+    return list(min(windows, key=lambda w: sum(d.bytes for d in w)))
+
+
+def _after_advance(state: State, advance: Advance) -> State:
+    tables = {name: replace(state.tables[name], qt=qt) for _, name, qt in advance.tables}
+    return replace(state, qt=advance.database, tables=tables)
+
+
+def _after_compaction(state: State, done: Compact) -> State:
+    """What the state will look like, taking the merged delta to be as large as its inputs together."""
+    first, last = done.deltas[0], done.deltas[-1]
+    merged = replace(
+        first,
+        delta_id="+".join(d.delta_id for d in done.deltas),
+        t_hi=last.t_hi,
+        level=max(d.level for d in done.deltas) + 1,
+        rows=sum(d.rows for d in done.deltas),
+        bytes=sum(d.bytes for d in done.deltas),
+    )
+    table: TableState = state.tables[done.table]
+    gone = {d.delta_id for d in done.deltas}
+    left = sorted([d for d in table.deltas if d.delta_id not in gone] + [merged], key=lambda d: d.t_lo)
+    return replace(state, tables={**state.tables, done.table: replace(table, deltas=tuple(left))})

@@ -1,0 +1,84 @@
+"""What a query demands of a row, as far as skipping can use it.
+
+A predicate is a tree of And and Or over leaves that each speak of one column. A row satisfies a leaf only when the
+leaf is TRUE in SQL's sense, so a null satisfies nothing but IsNull. What cannot be understood is Anything.
+Order is Spark's: NaN equals NaN and is larger than every other number, -0.0 equals 0.0, strings compare by UTF-8 bytes.
+Values are Python values of the column's type: int, float, Decimal, str, bytes, bool, date, datetime (aware in UTC for
+timestamp, naive for timestamp_ntz).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Range:
+    """``lo < or <= column < or <= hi``; None is unbounded. Never satisfied by null."""
+
+    column: str
+    lo: Any = None
+    hi: Any = None
+    lo_open: bool = False
+    hi_open: bool = False
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """``column IN (values)``; ``=`` is the case of one value. No null among the values."""
+
+    column: str
+    values: frozenset[Any]
+
+
+@dataclass(frozen=True)
+class IsNull:
+    column: str
+
+
+@dataclass(frozen=True)
+class NotNull:
+    column: str
+
+
+@dataclass(frozen=True)
+class And:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Anything:
+    """Every row may satisfy it. ``why`` tells what was not understood; empty when there is no condition."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No row satisfies it: a contradiction such as ``a < 1 AND a > 2`` or a comparison with NULL."""
+
+
+Predicate = Range | OneOf | IsNull | NotNull | And | Or | Anything | Nothing
+ANYTHING = Anything()
+
+
+def restrict(predicate: Predicate, columns: frozenset[str]) -> Predicate:
+    """What ``predicate`` says about ``columns`` alone: implied by it, and silent on all other columns.
+
+    Rows of equal keys must be merged before a value is judged, so a keyed table is pruned by its key only (3.2-5).
+    """
+    if isinstance(predicate, And):
+        parts = tuple(p for p in (restrict(p, columns) for p in predicate.parts) if not isinstance(p, Anything))
+        return And(parts) if len(parts) > 1 else parts[0] if parts else ANYTHING
+    if isinstance(predicate, Or):
+        parts = tuple(restrict(p, columns) for p in predicate.parts)
+        return ANYTHING if any(isinstance(p, Anything) for p in parts) else Or(parts)
+    if isinstance(predicate, Anything | Nothing) or predicate.column in columns:
+        return predicate
+    return Anything("a value is known only after merging")

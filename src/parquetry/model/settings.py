@@ -1,0 +1,56 @@
+"""Settings of a table, in two groups: what changes behaviour, and what changes only speed and cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parquetry.errors import SchemaError
+
+
+@dataclass(frozen=True)
+class Settings:
+    # -- changes behaviour: what a reader sees, and when ------------------------------------------
+    max_query_deltas: int = 16
+    """A query opens at most so many deltas; the QT waits for compaction beyond that (NA-21). Lower = faster, staler."""
+
+    # -- changes speed and cost only --------------------------------------------------------------
+    compaction_width: int = 4
+    """Compaction starts when so many neighbouring deltas of similar size wait. Lower = fewer deltas, more rewriting."""
+    compaction_fan_in: int = 1000
+    """One compaction reads at most so many deltas (NA-44)."""
+    row_group_rows: int = 122_880
+    """Rows of one row group: the unit of skipping inside a file. Smaller = faster lookups, slower scans."""
+    file_bytes: int = 256 << 20
+    """A data file is closed at about this size."""
+    task_rows: int = 2_000_000
+    """Rows that one write task sorts and writes; more tasks = less memory each."""
+    leaf_capacity: int = 10
+    """Entries of a leaf node of the index, that is data blocks per row group (PP-10)."""
+    inner_capacity: int = 1000
+    """Entries of an inner node of the index (PP-10)."""
+    compression: str = "snappy"
+    """Parquet codec: snappy, zstd, lz4 or none."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if f.type == "int" and (not isinstance(value, int) or value < 1):
+                raise SchemaError(f"setting '{f.name}' must be a whole number of at least 1, not {value!r}")
+        if self.compaction_width < 2 or self.compaction_fan_in < 2:
+            raise SchemaError("compaction merges at least 2 deltas: raise compaction_width and compaction_fan_in")
+        if self.compression not in ("snappy", "zstd", "lz4", "none"):
+            raise SchemaError(f"unknown compression '{self.compression}'; use snappy, zstd, lz4 or none")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, d: Mapping[str, Any]) -> Settings:
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = set(d) - known
+        if unknown:
+            raise SchemaError(f"unknown setting '{sorted(unknown)[0]}'; settings: {', '.join(sorted(known))}")
+        return cls(**d)

@@ -1,0 +1,132 @@
+"""What the catalog says at one version, and the edits that lead from one version to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from parquetry.errors import UnknownTable
+from parquetry.model.delta import Delta
+from parquetry.model.schema import TableSchema
+from parquetry.model.settings import Settings
+
+
+@dataclass(frozen=True)
+class TableState:
+    table_id: int
+    name: str
+    schema: TableSchema  # the current one
+    schema_id: int
+    deltas: tuple[Delta, ...]  # live ones, oldest first
+    qt: int  # this table's own queryable timestamp
+    settings: Settings
+    layout_id: int = 0
+    layout: Mapping[str, Any] | None = None  # the current layout's spec; None is the plain key order
+    schemas: Mapping[int, TableSchema] = field(default_factory=dict)
+    last_t: int = 0  # the timestamp of the newest commit to this table
+
+
+@dataclass(frozen=True)
+class State:
+    version: int
+    clock: int  # the newest timestamp given out
+    qt: int  # the database's queryable timestamp (NA-23)
+    tables: Mapping[str, TableState]
+
+    def table(self, name: str) -> TableState:
+        found = self.tables.get(name) or self.tables.get(name.lower())
+        if found is None:
+            found = next((t for t in self.tables.values() if t.name.lower() == name.lower()), None)
+        if found is None:
+            raise UnknownTable(name, list(self.tables))
+        return found
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    name: str
+    schema: TableSchema
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class DropTable:
+    table_id: int
+
+
+@dataclass(frozen=True)
+class ChangeSchema:
+    """``schema`` becomes current if ``base_schema_id`` still is."""
+
+    table_id: int
+    base_schema_id: int
+    schema: TableSchema
+
+
+@dataclass(frozen=True)
+class ChangeSettings:
+    table_id: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class AddDelta:
+    """An ingested delta; its timestamp is taken in the commit, so ``t_lo`` and ``t_hi`` given here are ignored.
+
+    ``delta`` is None for a batch without rows: only its label is remembered.
+    """
+
+    table_id: int
+    label: str
+    digest: str  # of the batch's rows, whatever their order
+    rows_in: int  # rows of the batch before merging
+    delta: Delta | None
+
+
+@dataclass(frozen=True)
+class ReplaceDeltas:
+    """``new`` takes the place of ``old``, which must all be live and adjacent in time. ``new`` None: they merge to nothing."""
+
+    table_id: int
+    old: tuple[str, ...]
+    new: Delta | None
+
+
+@dataclass(frozen=True)
+class PublishLayout:
+    """``spec`` becomes the table's current layout, and ``replaced`` deltas are swapped in the same commit."""
+
+    table_id: int
+    spec: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class AdvanceQT:
+    """Moves QTs forward, never back: a lower value than the stored one is ignored."""
+
+    tables: Mapping[int, int]
+    database: int
+
+
+Edit = CreateTable | DropTable | ChangeSchema | ChangeSettings | AddDelta | ReplaceDeltas | PublishLayout | AdvanceQT
+
+
+@dataclass(frozen=True)
+class Label:
+    """What is remembered of one ingested batch."""
+
+    table_id: int
+    label: str
+    t: int
+    digest: str
+    rows_in: int
+    version: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    version: int
+    t: int  # the clock after the commit
+    label: Label | None = None  # for an AddDelta: the label's record, old or new
+    repeated: bool = False  # the label was there already: nothing was changed

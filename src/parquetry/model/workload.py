@@ -1,0 +1,15 @@
+"""What a layout learner needs to know of one logged query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.model.predicate import Predicate
+
+
+@dataclass(frozen=True)
+class LoggedQuery:
+    """The condition that one query put on one table. A workload lists its queries oldest first."""
+
+    predicate: Predicate
+    weight: float = 1.0  # how often it ran

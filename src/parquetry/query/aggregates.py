@@ -1,0 +1,128 @@
+"""Aggregates on the whitelist, and expressions above GROUP BY."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from parquetry.model.schema import TableSchema
+from parquetry.query.duck_sql import Expressions
+from parquetry.query.typed import Refused, Typed, duck_type, signless_zero
+from parquetry.workload.coercion import INTEGRAL, MAX_PRECISION, decimal, decimal_of, is_numeric
+
+_AVG_DIGITS = 18
+"""Decimals up to here are averaged exactly in 128-bit integers for any number of rows below 10^15."""
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """What lazy merging asks about an aggregate (3.2-5): ``column`` when it is over a bare column."""
+
+    function: str
+    column: str | None
+    columns: frozenset[str]
+    distinct: bool
+
+
+class GroupedExpressions(Expressions):
+    """Compiles expressions whose columns appear only inside aggregates or as grouping expressions."""
+
+    def __init__(
+        self, schema: TableSchema, names: Sequence[str], prefix: str, sql: str, groups: Sequence[exp.Expr]
+    ) -> None:
+        super().__init__(schema, names, prefix, sql)
+        self.rows = Expressions(schema, names, prefix, sql)
+        self.calls: list[AggregateCall] = []
+        self.groups = {normal(g) for g in groups}
+
+    def compile(self, e: exp.Expr) -> Typed:
+        if isinstance(e, exp.AggFunc):
+            return self._aggregate(e)
+        if self.groups and not isinstance(e, exp.Paren) and normal(e) in self.groups:
+            t = self.rows.compile(e)
+            return Typed(t.type, signless_zero(t), t.name, t.columns)
+        return super().compile(e)
+
+    def column(self, e: exp.Column) -> Typed:
+        self.rows.column(e)  # an unknown column is an error whatever comes next
+        raise Refused(f"column {e.name} is neither grouped nor aggregated")
+
+    def _aggregate(self, e: exp.AggFunc) -> Typed:
+        if any(v for k, v in e.args.items() if k not in ("this", "big_int")):
+            raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        argument, distinct = e.this, isinstance(e.this, exp.Distinct)
+        if distinct:
+            if len(argument.expressions) != 1 or argument.args.get("on"):
+                raise Refused("DISTINCT over several columns")
+            argument = argument.expressions[0]
+        if isinstance(e, exp.Count) and isinstance(argument, exp.Star):
+            return self._made("count", "bigint", "count(*)", "count(1)", None, distinct)
+        t = self.rows.compile(argument)
+        if isinstance(argument, exp.AggFunc):
+            raise Refused("an aggregate inside an aggregate")
+        word = "DISTINCT " if distinct else ""
+        match e:
+            case exp.Count():
+                made = "bigint", f"count({word}{signless_zero(t) if distinct else t.sql})"
+                return self._made("count", *made, t.name and f"count({word}{t.name})", t, distinct)
+            case exp.Sum():
+                return self._made("sum", *_sum(t, word), t.name and f"sum({word}{t.name})", t, distinct)
+            case exp.Avg() if not distinct:
+                return self._made("avg", *_avg(t), t.name and f"avg({t.name})", t, distinct)
+            case exp.Min() | exp.Max() if not distinct and t.type != "void":
+                function = "min" if isinstance(e, exp.Min) else "max"
+                return self._made(
+                    function, t.type, f"{function}({t.sql})", t.name and f"{function}({t.name})", t, distinct
+                )
+        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+
+    def _made(self, function: str, type_: str, sql: str, name: str | None, t: Typed | None, distinct: bool) -> Typed:
+        columns = t.columns if t else frozenset()
+        bare = next(iter(columns)) if t and t.sql == self.prefix + f'"{next(iter(columns), "")}"' else None
+        self.calls.append(AggregateCall(function, bare, columns, distinct))
+        return Typed(type_, sql, name, columns)
+
+
+def normal(e: exp.Expr) -> exp.Expr:
+    """The expression without what Spark ignores when it looks for it in GROUP BY: case, qualifier, parentheses."""
+    e = e.unnest().copy()
+    for c in list(e.find_all(exp.Column)):
+        if len(c.parts) <= 2 and isinstance(c.this, exp.Identifier):
+            c.set("table", None)
+            c.this.set("this", c.name.lower())
+            c.this.set("quoted", False)
+    return e
+
+
+def _sum(t: Typed, word: str) -> tuple[str, str]:
+    digits = decimal_of(t.type)
+    if digits:
+        type_ = decimal(min(MAX_PRECISION, digits[0] + 10), digits[1])
+        return type_, f"CAST(sum({word}{t.sql}) AS {duck_type(type_)})"
+    if t.type in INTEGRAL:
+        return "bigint", f"CAST(sum({word}{t.sql}) AS BIGINT)"
+    if t.type in ("float", "double") and not word:
+        return "double", f"sum(CAST({t.sql} AS DOUBLE))"
+    raise Refused(f"a sum of {word.lower()}{t.type}")
+
+
+def _avg(t: Typed) -> tuple[str, str]:
+    digits = decimal_of(t.type)
+    if digits is None:
+        if not is_numeric(t.type):
+            raise Refused(f"an average of {t.type}")
+        return "double", f"(sum(CAST({t.sql} AS DOUBLE)) / count({t.sql}))"
+    precision, scale = digits
+    if precision > _AVG_DIGITS:
+        raise Refused(f"an average of {t.type}: too many digits to be exact")
+    # The sum as a whole number of the last digit's units, four more digits, then half away from zero as in Spark.
+    type_ = decimal(precision + 4, scale + 4)
+    shift = f"CAST({10**scale} AS DECIMAL({scale + 1},0))"
+    units = f"CAST(CAST(sum({t.sql}) AS DECIMAL(38,{scale})) * {shift} AS HUGEINT)"
+    count = f"CAST(count({t.sql}) AS HUGEINT)"
+    rounded = f"(((abs({units}) * 20000 + {count}) // (2 * {count})) * sign({units}))"
+    step = f"CAST('{10 ** -(scale + 4):.{scale + 4}f}' AS DECIMAL({scale + 4},{scale + 4}))"
+    whole = f"CAST({rounded} AS DECIMAL({precision + 4},0))"
+    return type_, f"CAST({whole} * {step} AS {duck_type(type_)})"

@@ -1,0 +1,59 @@
+"""SQL text to what planning needs: the tables it reads, the columns and filters of each, and a local plan if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from parquetry.model.predicate import Predicate
+from parquetry.model.schema import TableSchema
+from parquetry.query.local_plan import LocalPlan, Refusal, plan_locally
+from parquetry.query.references import find_references
+from parquetry.workload.simplify import both
+from parquetry.workload.sql_text import parse_query
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """One mention of a base table. Rows that do not satisfy ``predicate`` cannot change the answer."""
+
+    table: str
+    alias: str
+    columns: tuple[str, ...]
+    predicate: Predicate
+    filters: tuple[str, ...]  # each filter's text: used for skipping, or not and why
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    sql: str
+    refs: tuple[TableRef, ...]
+    local: LocalPlan | Refusal
+
+
+def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:
+    """Parses and binds one query; raises QueryError, UnknownTable or UnknownColumn. Needs no JVM."""
+    query = parse_query(sql)
+    opaque = _opaque(sql)
+    found = find_references(query, tables, opaque)
+    refs = tuple(
+        TableRef(
+            r.table, r.alias, tuple(c for c in r.types if c in r.used), both(r.found), tuple(dict.fromkeys(r.notes))
+        )
+        for r in found
+    )
+    local: LocalPlan | Refusal
+    if opaque:
+        local = Refusal(opaque)
+    elif len(found) != 1:
+        local = Refusal("it reads no table" if not found else "it reads more than one table")
+    else:
+        local = plan_locally(query, found[0].table, found[0].schema, sql)
+    return BoundQuery(sql, refs, local)
+
+
+def _opaque(sql: str) -> str:
+    """Why the parsed constants may differ from Spark's reading of the same text; empty when they do not."""
+    if "\\" in sql:
+        return "the text has backslash escapes"
+    return "the text uses pipe syntax" if "|>" in sql else ""

@@ -1,0 +1,374 @@
+"""The whitelist: Spark SQL expressions whose value, type and name DuckDB reproduces exactly. All else is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from sqlglot import exp
+
+from parquetry.errors import UnknownColumn
+from parquetry.model.schema import TableSchema
+from parquetry.model.types import is_nested
+from parquetry.query.typed import Refused, Typed, convert, duck_type, literal, quote, widens
+from parquetry.workload.coercion import (
+    INTEGRAL,
+    arithmetic_type,
+    as_decimal,
+    common_type,
+    decimal,
+    decimal_of,
+    is_exact,
+    is_numeric,
+)
+from parquetry.workload.constants import Constant, cast_constant, fold, type_name_of
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_PARTS: dict[type[exp.Expr], str] = {
+    exp.Year: "year",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.DayOfMonth: "dayofmonth",
+}
+_READ_ARGS = {"this", "expression", "expressions", "table", "low", "high", "negate", "ifs", "default", "true", "false"}
+_READ_ARGS |= {"to", "safe", "typed", "quoted", "is_string", "unit", "big_int", "_type"}
+
+
+class Expressions:
+    """Compiles expressions over one table's rows. ``prefix`` goes before every column's name."""
+
+    def __init__(self, schema: TableSchema, names: Sequence[str], prefix: str, sql: str) -> None:
+        self.schema = schema
+        self.names = {n.lower() for n in names}
+        self.prefix = prefix
+        text = sql.lower()
+        self.coalesce_named = "nvl" not in text and "ifnull" not in text  # the parser forgets which one was written
+        self.columns = {c.name.lower(): c for c in schema.columns}
+
+    def boolean(self, e: exp.Expr) -> Typed:
+        t = self.compile(e)
+        if t.type not in ("boolean", "void"):
+            raise Refused(f"a condition of type {t.type}")
+        return t
+
+    def compile(self, e: exp.Expr) -> Typed:
+        """The typed text of ``e``; raises Refused with the reason when it is not on the whitelist."""
+        if any(v for k, v in e.args.items() if k not in _READ_ARGS):
+            raise Refused(f"{_shown(e)} is left to Spark")
+        match e:
+            case exp.Paren():
+                return self.compile(e.this)
+            case exp.Column():
+                return self.column(e)
+            case exp.Literal() | exp.Boolean() | exp.Null() | exp.HexString():
+                return self._constant(e)
+            case exp.Neg():
+                return self._constant(e) if isinstance(e.this, exp.Literal) else self._minus(e)
+            case exp.And() | exp.Or():
+                return self._connect(e)
+            case exp.Not():
+                return self._not(e)
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                return self.comparison(_COMPARISONS[type(e)], self.compile(e.this), self.compile(e.expression))
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                return self._null_safe(e)
+            case exp.Between():
+                return self._between(e)
+            case exp.In() if e.expressions:
+                return self._in(e)
+            case exp.Is():
+                return self._is(e)
+            case exp.Like():
+                return self._like(e)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                folded = fold(e)
+                if folded is not None and folded.type in ("date", "timestamp", "timestamp_ntz"):
+                    return Typed(folded.type, literal(folded), None, constant=folded)
+                return self._arithmetic(_ARITHMETIC[type(e)], self.compile(e.this), self.compile(e.expression))
+            case exp.Div():
+                return self._divide(self.compile(e.this), self.compile(e.expression))
+            case exp.Case():
+                return self._case(e)
+            case exp.If():
+                return self._if(e)
+            case exp.Coalesce():
+                return self._coalesce(e)
+            case exp.Cast():
+                return self._cast(e)
+            case exp.TsOrDsAdd() | exp.AddMonths() | exp.TsOrDsToDate():
+                return self._folded(e)
+            case exp.Year() | exp.Month() | exp.Day() | exp.DayOfMonth():
+                return self._date_part(e)
+        raise Refused(f"{_shown(e)} is left to Spark")
+
+    # -- leaves -----------------------------------------------------------------------------------
+
+    def column(self, e: exp.Column) -> Typed:
+        if len(e.parts) > 2 or (e.table and e.table.lower() not in self.names) or isinstance(e.this, exp.Star):
+            raise Refused(f"{_shown(e)} is not a plain column")
+        found = self.columns.get(e.name.lower())
+        if found is None:
+            raise UnknownColumn(e.name, "this table", self.schema.names)
+        if is_nested(found.arrow):
+            raise Refused(f"column {found.name} has the nested type {found.type}")
+        return Typed(found.type, self.prefix + quote(found.name), e.name, frozenset([found.name]))
+
+    def _constant(self, e: exp.Expr) -> Typed:
+        c = fold(e)
+        if c is None:
+            raise Refused(f"the constant {_shown(e)}")
+        return Typed(c.type, literal(c), _constant_name(c), constant=c)
+
+    def _folded(self, e: exp.Expr) -> Typed:
+        c = fold(e)
+        if c is None:
+            raise Refused(f"{_shown(e)} is left to Spark")
+        return Typed(c.type, literal(c), None, constant=c)
+
+    # -- conditions -------------------------------------------------------------------------------
+
+    def _connect(self, e: exp.Expr) -> Typed:
+        word = "AND" if isinstance(e, exp.And) else "OR"
+        parts = [self.boolean(x) for x in e.flatten(unnest=False)]
+        # Spark balances chains of three and more, so their names are not simply nested.
+        name = _named(f"({{}} {word} {{}})", parts) if len(parts) == 2 else None
+        return _made("boolean", "(" + f" {word} ".join(p.sql for p in parts) + ")", name, parts)
+
+    def _not(self, e: exp.Not) -> Typed:
+        t = self.boolean(e.this)
+        if isinstance(e.this, exp.Is) and isinstance(e.this.expression, exp.Null) and t.name:
+            return _made("boolean", f"(NOT {t.sql})", t.name.replace(" IS NULL)", " IS NOT NULL)"), [t])
+        return _made("boolean", f"(NOT {t.sql})", _named("(NOT {})", [t]), [t])
+
+    def comparison(self, op: str, a: Typed, b: Typed) -> Typed:
+        left, right = self._comparable(a, b)
+        # Spark rewrites comparisons of an integer with a decimal literal before it names them.
+        plain = (a.type in INTEGRAL) == (b.type in INTEGRAL) or not (is_exact(a.type) and is_exact(b.type))
+        name = _named("({} = {})" if op == "<>" else f"({{}} {op} {{}})", [a, b]) if plain else None
+        if op == "<>" and name:
+            name = f"(NOT {name})"
+        return _made("boolean", f"({left} {op} {right})", name, [a, b])
+
+    def _comparable(self, a: Typed, b: Typed) -> tuple[str, str]:
+        """Both sides' text in the type Spark compares them in."""
+        for text, other in ((a, b), (b, a)):
+            if text.type == "string" and other.type not in ("string", "void") and text.constant is not None:
+                target = _string_becomes(other.type)
+                parsed = cast_constant(text.constant, target)
+                if parsed is None:
+                    raise Refused(f"a string compared with {other.type}")
+                sides = literal(parsed), convert(other, target)
+                return sides if text is a else (sides[1], sides[0])
+        common = common_type(a.beside(b), b.beside(a))
+        if common is None:
+            raise Refused(f"a comparison of {a.type} with {b.type}")
+        return convert(a, common), convert(b, common)
+
+    def _null_safe(self, e: exp.Expr) -> Typed:
+        a, b = self.compile(e.this), self.compile(e.expression)
+        left, right = self._comparable(a, b)
+        if isinstance(e, exp.NullSafeNEQ):
+            return _made("boolean", f"({left} IS DISTINCT FROM {right})", None, [a, b])
+        return _made("boolean", f"({left} IS NOT DISTINCT FROM {right})", _named("({} <=> {})", [a, b]), [a, b])
+
+    def _between(self, e: exp.Between) -> Typed:
+        x, low, high = (self.compile(p) for p in (e.this, e.args["low"], e.args["high"]))
+        above, below = self.comparison(">=", x, low), self.comparison("<=", x, high)
+        name = _named("between({}, {}, {})", [x, low, high])
+        return _made("boolean", f"({above.sql} AND {below.sql})", name, [x, low, high])
+
+    def _in(self, e: exp.In) -> Typed:
+        x, listed = self.compile(e.this), [self.compile(i) for i in e.expressions]
+        target: str | None = x.type
+        texts = [i.type == "string" for i in listed]
+        if x.type != "string" and all(texts):
+            target = _string_becomes(x.type)
+            listed = [_retyped(i, target) for i in listed]
+        for i in listed:
+            target = common_type(target, i.type) if target else None
+        if target is None or (any(texts) and not all(texts)):
+            raise Refused("an IN list of mixed types")
+        inside = ", ".join(convert(i, target) for i in listed)
+        name = _named("({} IN ({}))", [x], _listed(listed))
+        return _made("boolean", f"({convert(x, target)} IN ({inside}))", name, [x, *listed])
+
+    def _is(self, e: exp.Is) -> Typed:
+        t = self.compile(e.this)
+        if isinstance(e.expression, exp.Null):
+            return _made("boolean", f"({t.sql} IS NULL)", _named("({} IS NULL)", [t]), [t])
+        if isinstance(e.expression, exp.Boolean) and t.type == "boolean":
+            word = "TRUE" if e.expression.this else "FALSE"
+            return _made("boolean", f"({t.sql} IS NOT DISTINCT FROM {word})", None, [t])
+        raise Refused(f"{_shown(e)} is left to Spark")
+
+    def _like(self, e: exp.Like) -> Typed:
+        t, pattern = self.compile(e.this), self.compile(e.expression)
+        if t.type != "string" or pattern.constant is None or pattern.type != "string":
+            raise Refused("LIKE on anything but a string with a constant pattern")
+        made = _made("boolean", f"({t.sql} LIKE {pattern.sql})", _named("{} LIKE {}", [t, pattern]), [t])
+        if e.args.get("negate"):
+            return _made("boolean", f"(NOT {made.sql})", _named("(NOT {})", [made]), [t])
+        return made
+
+    # -- arithmetic -------------------------------------------------------------------------------
+
+    def _minus(self, e: exp.Neg) -> Typed:
+        t = self.compile(e.this)
+        if not is_numeric(t.type):
+            raise Refused(f"minus a {t.type}")
+        return _made(t.type, f"CAST((- {t.sql}) AS {duck_type(t.type)})", _named("(- {})", [t]), [t])
+
+    def _arithmetic(self, op: str, a: Typed, b: Typed) -> Typed:
+        left, right = a.beside(b), b.beside(a)
+        type_ = arithmetic_type(op, left, right)
+        if type_ is None:
+            raise Refused(f"{a.type} {op} {b.type}")
+        name = _named(f"({{}} {op} {{}})", [a, b])
+        if decimal_of(type_) and op == "*":
+            sides = [f"CAST({t.sql} AS {_as_decimal_text(x)})" for t, x in ((a, left), (b, right))]
+        else:
+            sides = [convert(a, type_), convert(b, type_)]
+        return _made(type_, f"CAST(({sides[0]} {op} {sides[1]}) AS {duck_type(type_)})", name, [a, b])
+
+    def _divide(self, a: Typed, b: Typed) -> Typed:
+        """Only by a constant other than zero, and never decimals: Spark rounds those by rules of its own."""
+        if not (is_numeric(a.type) and is_numeric(b.type)) or b.constant is None or not b.constant.value:
+            raise Refused("a division by anything but a constant other than zero")
+        inexact = not is_exact(a.type) or not is_exact(b.type)
+        if not inexact and (decimal_of(a.type) or decimal_of(b.type)):
+            raise Refused("a division of decimals")
+        text = f"({convert(a, 'double')} / {convert(b, 'double')})"
+        return _made("double", text, _named("({} / {})", [a, b]), [a, b])
+
+    # -- choices ----------------------------------------------------------------------------------
+
+    def _case(self, e: exp.Case) -> Typed:
+        conditions, values = [], []
+        for branch in e.args["ifs"]:
+            test = self.compile(branch.this)
+            if e.this is not None:
+                test = self.comparison("=", self.compile(e.this), test)
+            if test.type not in ("boolean", "void"):
+                raise Refused("a CASE condition that is no boolean")
+            conditions.append(test)
+            values.append(self.compile(branch.args["true"]))
+        default = self.compile(e.args["default"]) if e.args.get("default") is not None else None
+        chosen = [*values, default] if default else values
+        type_ = _merged(chosen)
+        text = " ".join(f"WHEN {c.sql} THEN {convert(v, type_)}" for c, v in zip(conditions, values, strict=True))
+        name: str | None = None
+        if all(x.name is not None for x in (*conditions, *chosen)):
+            whens = " ".join(f"WHEN {c.name} THEN {v.name}" for c, v in zip(conditions, values, strict=True))
+            name = f"CASE {whens} ELSE {default.name} END" if default else f"CASE {whens} END"
+        otherwise = f" ELSE {convert(default, type_)}" if default else ""
+        return _made(type_, f"CASE {text}{otherwise} END", name, [*conditions, *chosen])
+
+    def _if(self, e: exp.If) -> Typed:
+        test, yes = self.boolean(e.this), self.compile(e.args["true"])
+        if e.args.get("false") is None:
+            raise Refused("IF without its third part")
+        no = self.compile(e.args["false"])
+        type_ = _merged([yes, no])
+        text = f"CASE WHEN {test.sql} THEN {convert(yes, type_)} ELSE {convert(no, type_)} END"
+        return _made(type_, text, _named("(IF({}, {}, {}))", [test, yes, no]), [test, yes, no])
+
+    def _coalesce(self, e: exp.Coalesce) -> Typed:
+        parts = [self.compile(x) for x in (e.this, *e.expressions)]
+        type_ = _merged(parts)
+        name = _named("coalesce({})", [], _listed(parts)) if self.coalesce_named else None
+        return _made(type_, f"coalesce({', '.join(convert(p, type_) for p in parts)})", name, parts)
+
+    # -- casts and dates --------------------------------------------------------------------------
+
+    def _cast(self, e: exp.Cast) -> Typed:
+        target = type_name_of(e.args["to"])
+        if target is None:
+            raise Refused(f"{_shown(e)} is left to Spark")
+        c = fold(e)
+        if c is not None:
+            return Typed(c.type, literal(c), None, constant=c)
+        t = self.compile(e.this)
+        if t.constant is not None or not widens(t.type, target):
+            raise Refused(f"a cast from {t.type} to {target} may fail or round")
+        word = "TRY_CAST" if e.args.get("safe") else "CAST"
+        return _made(target, convert(t, target), _named(f"{word}({{}} AS {target.upper()})", [t]), [t])
+
+    def _date_part(self, e: exp.Expr) -> Typed:
+        inner = e.this.this if isinstance(e.this, exp.TsOrDsToDate) and not e.this.args.get("format") else e.this
+        t = self.compile(inner)
+        if t.type != "date":
+            raise Refused(f"{_PARTS[type(e)]} of a {t.type}")
+        function = _PARTS[type(e)]
+        name = _named(f"{function}({{}})", [t])
+        return _made("int", f"CAST({function}({t.sql}) AS INTEGER)", name, [t])
+
+
+def _made(type_: str, sql: str, name: str | None, parts: Sequence[Typed]) -> Typed:
+    return Typed(type_, sql, name, frozenset().union(*(p.columns for p in parts)))
+
+
+def _named(pattern: str, parts: Sequence[Typed], *more: str | None) -> str | None:
+    names = [*(p.name for p in parts), *more]
+    return None if None in names else pattern.format(*names)
+
+
+def _listed(parts: Sequence[Typed]) -> str | None:
+    names = [p.name for p in parts if p.name is not None]
+    return ", ".join(names) if len(names) == len(parts) else None
+
+
+def _merged(parts: Sequence[Typed]) -> str:
+    type_: str | None = "void"
+    for p in parts:
+        type_ = common_type(type_, p.type) if type_ else None
+    if type_ is None or type_ == "void":
+        raise Refused("branches of mixed types")
+    return type_
+
+
+def _retyped(t: Typed, target: str) -> Typed:
+    parsed = cast_constant(t.constant, target) if t.constant else None
+    if parsed is None:
+        raise Refused(f"a string compared with {target}")
+    return Typed(target, literal(parsed), t.name, constant=parsed)
+
+
+def _string_becomes(other: str) -> str:
+    """What a string literal is read as beside a value of another type."""
+    if other in INTEGRAL:
+        return "bigint"
+    return "double" if is_numeric(other) else other
+
+
+def _as_decimal_text(type_: str) -> str:
+    digits = as_decimal(type_)
+    assert digits is not None
+    return duck_type(decimal(*digits))
+
+
+def _constant_name(c: Constant) -> str | None:
+    if c.value is None:
+        return "NULL"
+    if c.type == "string":
+        return str(c.value)
+    if c.type == "boolean":
+        return "true" if c.value else "false"
+    if c.type in INTEGRAL:
+        return str(c.value)
+    if isinstance(c.value, Decimal) and "E" not in str(c.value):
+        return str(c.value)
+    if c.type == "double" and 1e-3 <= abs(c.value) < 1e7:
+        return repr(c.value)
+    return None
+
+
+def _shown(e: exp.Expr) -> str:
+    return e.sql("spark")[:60]

@@ -1,0 +1,123 @@
+"""From SQL text to rows: bind at a snapshot, apply the rules in order, run, log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from parquetry.catalog import Catalog
+from parquetry.errors import QueryError
+from parquetry.layouts.prune import PROOFS
+from parquetry.query.bind import BoundQuery, TableRef, bind
+from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
+from parquetry.query.log import QueryLog
+from parquetry.query.on_spark import SparkExecutor
+from parquetry.query.plan import Plan, TablePlan
+from parquetry.query.result import Result
+from parquetry.query.rules import executor, merge
+from parquetry.query.rules.prune import prune_tables, rule_name
+from parquetry.query.snapshot import Snapshot, Snapshots
+from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from parquetry.model.state import State
+
+EXECUTORS = ("auto", "local", "spark")
+RULES = (*(rule_name(p) for p in PROOFS), merge.NAME, PUSH_KEY_FILTER, executor.NAME)
+"""Every rule that can be switched off; answers stay the same."""
+
+
+class Engine:
+    def __init__(self, catalog: Catalog, store: Store, spark: Callable[[], SparkSession]) -> None:
+        self._store = store
+        self.snapshots = Snapshots(catalog)
+        self._local = LocalExecutor(store)
+        self._spark = SparkExecutor(store, spark)
+        self.log = QueryLog(catalog)
+
+    def plan(self, sql: str, *, wanted: str = "auto", off: Collection[str] = ()) -> Plan:
+        """Binds the query at the newest QT and applies every rule that is on."""
+        started = time.perf_counter()
+        if wanted not in EXECUTORS:
+            raise QueryError(f"unknown executor '{wanted}'; choose one of {', '.join(EXECUTORS)}")
+        for rule in off:
+            if rule not in RULES:
+                raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
+        snapshot = self.snapshots.take()
+        bound = bind(sql, {t.name: t.schema for t in snapshot.state.tables.values()})
+        plan = _bound_plan(bound, snapshot, wanted, frozenset(off))
+        plan = merge.choose_merge(plan)
+        plan = prune_tables(plan, self._store)
+        plan = executor.choose_executor(plan)
+        return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
+
+    def query(self, sql: str, *, wanted: str = "auto", off: Collection[str] = ()) -> Result:
+        return Result(self.plan(sql, wanted=wanted, off=off), self._run, self._spark.frame)
+
+    def warm(self, state: State) -> None:
+        """Reads the indexes of all present deltas into memory (NA-27)."""
+        for t in state.tables.values():
+            open_snapshot(self._store, t.deltas, t.schema)
+
+    def close(self) -> None:
+        self.log.close()
+        self.snapshots.close()
+        self._local.close()
+
+    def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
+        started = time.perf_counter()
+        runner = self._local if plan.executor == "local" else self._spark
+        table, measured = runner.run(plan)
+        stats = statistics_of(plan, measured, table.num_rows, (time.perf_counter() - started) * 1e3)
+        self.log.add(plan, stats)
+        return table, stats
+
+    def frame(self, table: str) -> DataFrame:
+        """The whole table at the QT as a Spark frame."""
+        snapshot = self.snapshots.take()
+        t = snapshot.state.table(table)
+        quoted = "`" + t.name + "`"
+        return self._spark.frame(self.plan(f"SELECT * FROM {quoted}", wanted="spark"))
+
+
+def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozenset[str]) -> Plan:
+    tables: dict[str, TablePlan] = {}
+    for name in dict.fromkeys(r.table for r in bound.refs):
+        state = snapshot.state.table(name)
+        refs: tuple[TableRef, ...] = tuple(r for r in bound.refs if r.table == name)
+        tables[name] = TablePlan(state, snapshot.deltas(state), refs)
+    plan = Plan(bound, snapshot, tables, off, wanted)
+    read = ", ".join(f"{n} ({len(t.deltas)} deltas)" for n, t in tables.items())
+    return plan.decide("bind", f"version {snapshot.state.version}, QT {snapshot.qt}: {read or 'no table'}")
+
+
+def statistics_of(plan: Plan, measured: dict[str, int], rows_out: int, run_ms: float) -> dict[str, Any]:
+    """The figures that every query reports, under the same names everywhere."""
+    skipped: dict[str, int] = {}
+    for t in plan.tables.values():
+        for proof, n in t.skipped_by.items():
+            skipped[proof] = skipped.get(proof, 0) + n
+    return {
+        "executor": plan.executor,
+        "qt": plan.snapshot.qt,
+        "view": None,
+        "replica": None,
+        "deltas": sum(len(t.deltas) for t in plan.tables.values()),
+        "blocks_total": sum(t.groups_total for t in plan.tables.values()),
+        "blocks_read": measured["blocks_read"],
+        "skipped_by": skipped,
+        "files_read": measured["files_read"],
+        "rows_scanned": measured["rows_scanned"],
+        "rows_out": rows_out,
+        "bytes_read": measured["bytes_read"],
+        "splits": 1,
+        "elapsed_ms": round(plan.plan_ms + run_ms, 3),
+        "plan_ms": round(plan.plan_ms, 3),
+    }

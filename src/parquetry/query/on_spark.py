@@ -1,0 +1,125 @@
+"""The Spark executor: the user's own SQL text over temporary views that hold the kept files of each table."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from parquetry.errors import ParquetryError, QueryError, StorageError
+from parquetry.query.plan import Plan
+from parquetry.storage.frames import scan, snapshot_frame
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# What both executors take for granted, whatever session the user brought.
+SESSION_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+}
+
+
+class SparkExecutor:
+    """Runs anything Spark SQL can say. Every query gets a session of its own, so snapshots never mix."""
+
+    def __init__(self, store: Store, spark: Callable[[], SparkSession]) -> None:
+        self._store, self._spark = store, spark
+
+    def frame(self, plan: Plan) -> DataFrame:
+        """The query as a lazy Spark frame over the plan's snapshot."""
+        session = _own_session(self._spark())
+        for name, t in plan.tables.items():
+            schema = t.state.schema
+            if t.merge:
+                table = snapshot_frame(session, self._store, schema, t.deltas, t.files)
+            else:
+                table = scan(session, self._store, schema, t.deltas, t.files).select(
+                    *[f"`{n.replace('`', '``')}`" for n in schema.names]
+                )
+            table.createOrReplaceTempView(name)
+        with _explained():
+            frame = session.sql(plan.bound.sql)
+        frame._parquetry_snapshot = plan.snapshot  # type: ignore[attr-defined]  # pinned while the frame lives
+        return frame
+
+    def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
+        """The rows, and what Spark's tasks counted as input."""
+        frame = self.frame(plan)
+        context = frame.sparkSession.sparkContext
+        group = f"parquetry-{uuid.uuid4().hex}"
+        context.setJobGroup(group, plan.bound.sql[:200], interruptOnCancel=True)
+        try:
+            with _explained():
+                table = frame.toArrow()
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        return table, _measured(frame, group, plan)
+
+
+def _own_session(spark: SparkSession) -> SparkSession:
+    """A session with the user's settings and functions but its own temporary views."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # type: ignore[no-untyped-call]
+    for name, value in SESSION_SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def _measured(frame: DataFrame, group: str, plan: Plan) -> dict[str, int]:
+    context = frame.sparkSession.sparkContext
+    scala = context._jsc.sc()
+    scala.listenerBus().waitUntilEmpty()
+    tracker, status = context.statusTracker(), scala.statusStore()
+    size = rows = 0
+    stages = {s for job in tracker.getJobIdsForGroup(group) for s in _stage_ids(tracker, job)}
+    for stage in stages:
+        found = status.stageData(stage, False, _no_status(context), False, _no_quantiles(context))
+        for i in range(found.size()):
+            size += found.apply(i).inputBytes()
+            rows += found.apply(i).inputRecords()
+    return {
+        "bytes_read": int(size),
+        "rows_scanned": int(rows),
+        "blocks_read": sum(t.groups_read for t in plan.tables.values()),
+        "files_read": sum(len(t.files) for t in plan.tables.values()),
+    }
+
+
+def _stage_ids(tracker: object, job: int) -> list[int]:
+    info = tracker.getJobInfo(job)  # type: ignore[attr-defined]
+    return list(info.stageIds) if info is not None else []
+
+
+def _no_status(context: object) -> object:
+    return context._jvm.java.util.ArrayList()  # type: ignore[attr-defined]
+
+
+def _no_quantiles(context: object) -> object:
+    return context._gateway.new_array(context._jvm.double, 0)  # type: ignore[attr-defined]
+
+
+class _explained:
+    """Turns what Spark raises into one line that says what to do."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if error is None or isinstance(error, ParquetryError) or not isinstance(error, Exception):
+            return
+        text = str(error)
+        if "FAILED_READ_FILE" in text or "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
+            missing = re.search(r"(file:/\S+|/\S+\.parquet)", text)
+            raise StorageError(
+                f"cannot read data file {missing.group(1) if missing else ''}; run 'parquetry verify' to see what is affected"
+            ) from error
+        first = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace")[0].split("\n== SQL")[0]).strip()
+        raise QueryError(f"Spark cannot run the query: {first[:400]}") from error

@@ -1,0 +1,65 @@
+"""A query on its way through the rules: what each decided and why. ``explain`` prints it, the executors run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from parquetry.model.delta import Delta
+from parquetry.model.state import TableState
+from parquetry.query.bind import BoundQuery, TableRef
+from parquetry.query.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One rule's decision, in words."""
+
+    rule: str
+    decided: str
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan:
+    """What is read of one table. Row groups are the units of skipping; ``files`` those that hold a kept one."""
+
+    state: TableState
+    deltas: tuple[Delta, ...]
+    refs: tuple[TableRef, ...]
+    groups_total: int = 0
+    groups_read: int = 0
+    rows: int = 0  # in the kept row groups
+    bytes: int = 0  # of the kept row groups, all columns
+    files: frozenset[str] = frozenset()
+    skipped_by: dict[str, int] = field(default_factory=dict)
+    merge: bool = False  # equal keys of several deltas must become one row
+
+    @property
+    def files_total(self) -> int:
+        return sum(len(d.files) for d in self.deltas)
+
+    @property
+    def column_share(self) -> float:
+        """The share of the columns that the query reads, as a rough share of the bytes."""
+        used = {c for r in self.refs for c in r.columns} | (set(self.state.schema.key) if self.merge else set())
+        return max(1, len(used)) / len(self.state.schema.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    bound: BoundQuery
+    snapshot: Snapshot
+    tables: dict[str, TablePlan]
+    off: frozenset[str]
+    wanted: str  # auto, local or spark
+    executor: str = ""
+    decisions: tuple[Decision, ...] = ()
+    plan_ms: float = 0.0
+
+    def decide(self, rule: str, decided: str, why: str = "", **changes: Any) -> Plan:
+        return replace(self, decisions=(*self.decisions, Decision(rule, decided, why)), **changes)
+
+    @property
+    def bytes_estimate(self) -> int:
+        return int(sum(t.bytes * t.column_share for t in self.tables.values()))

@@ -1,0 +1,61 @@
+"""A query's answer in whatever form the caller wants, with what it took to get it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas
+    from pyspark.sql import DataFrame
+
+    from parquetry.query.plan import Plan
+
+
+class Result:
+    """Runs at the first use of its rows, once; the snapshot was fixed when it was made."""
+
+    def __init__(
+        self, plan: Plan, run: Callable[[Plan], tuple[pa.Table, dict[str, Any]]], frame: Callable[[Plan], DataFrame]
+    ) -> None:
+        self.plan = plan
+        self._run, self._frame = run, frame
+        self._table: pa.Table | None = None
+        self._stats: dict[str, Any] | None = None
+
+    def arrow(self) -> pa.Table:
+        if self._table is None:
+            self._table, self._stats = self._run(self.plan)
+        return self._table
+
+    def pandas(self) -> pandas.DataFrame:
+        return self.arrow().to_pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.arrow().to_pylist()  # type: ignore[no-any-return]
+
+    def spark(self) -> DataFrame:
+        """The query as a Spark frame over the same snapshot, whichever executor was chosen; runs when Spark acts on it."""
+        return self._frame(self.plan)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What was read, skipped and how long it took."""
+        self.arrow()
+        assert self._stats is not None
+        return self._stats
+
+    def show(self, limit: int = 20) -> None:
+        """Prints the first rows as a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        table = self.arrow()
+        printed = Table(*table.column_names)
+        for row in table.slice(0, limit).to_pylist():
+            printed.add_row(*["null" if v is None else str(v) for v in row.values()])
+        Console().print(printed)
+        if table.num_rows > limit:
+            Console().print(f"… {table.num_rows - limit:,} more rows")

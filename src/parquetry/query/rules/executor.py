@@ -1,0 +1,51 @@
+"""Chooses who runs the plan: in this process, or on Spark."""
+
+from __future__ import annotations
+
+import os
+
+from parquetry.errors import QueryError
+from parquetry.query.local_plan import LocalPlan
+from parquetry.query.plan import Plan
+
+NAME = "local"
+
+# Rough speeds of one core over Parquet, and what a Spark job costs before its first byte: measured by
+# `./run bench spine`; only their ratios matter here.
+_LOCAL_BYTES_PER_CORE_S = 150e6
+_SPARK_BYTES_PER_CORE_S = 60e6
+_LOCAL_FLOOR_S = 0.003
+_SPARK_FLOOR_S = 0.2
+
+
+def choose_executor(plan: Plan) -> Plan:
+    """The user's choice; else local whenever it can run the plan and is expected to be sooner done than Spark."""
+    local = plan.bound.local
+    refused = "" if isinstance(local, LocalPlan) else local.reason
+    if plan.wanted == "local" and refused:
+        raise QueryError(f"the local executor cannot run this query: {refused}. Use executor 'auto' or 'spark'")
+    if plan.wanted != "auto":
+        return plan.decide("executor", plan.wanted, "as asked", executor=plan.wanted)
+    if refused:
+        return plan.decide("executor", "spark", refused, executor="spark")
+    if NAME in plan.off:
+        return plan.decide("executor", "spark", "rule 'local' is off", executor="spark")
+    size = plan.bytes_estimate
+    local_s = _LOCAL_FLOOR_S + size / (_LOCAL_BYTES_PER_CORE_S * (os.cpu_count() or 1))
+    spark_s = _SPARK_FLOOR_S + size / (_SPARK_BYTES_PER_CORE_S * _spark_cores())
+    chosen = "local" if local_s <= spark_s else "spark"
+    why = f"about {size:,} bytes: local {local_s * 1e3:.0f} ms, Spark {spark_s * 1e3:.0f} ms expected"
+    return plan.decide("executor", chosen, why, executor=chosen)
+
+
+def _spark_cores() -> int:
+    """The cores of the running Spark session; without one, a session would get this machine's."""
+    import sys
+
+    if "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        context = SparkContext._active_spark_context
+        if context is not None:
+            return int(context.defaultParallelism)
+    return os.cpu_count() or 1

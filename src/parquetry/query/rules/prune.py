@@ -1,0 +1,63 @@
+"""Drops what cannot match: row groups by key range, min/max and null counts; files that keep no row group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from parquetry.layouts.prune import PROOFS, prune
+from parquetry.model.predicate import restrict
+from parquetry.query.plan import Plan, TablePlan
+from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.store import Store
+
+def rule_name(proof: str) -> str:
+    return f"prune_{proof}"
+
+
+def prune_tables(plan: Plan, store: Store) -> Plan:
+    """Keeps of every table what some reference to it in the query might need."""
+    proofs = [p for p in PROOFS if rule_name(p) not in plan.off]
+    for name, t in plan.tables.items():
+        pruned = _prune_table(t, store, proofs)
+        by = ", ".join(f"{n} by {proof}" for proof, n in pruned.skipped_by.items())
+        decided = f"{name}: {pruned.groups_read} of {pruned.groups_total} row groups, {len(pruned.files)} of {t.files_total} files"
+        plan = plan.decide("prune", decided, f"skipped {by}" if by else "", tables={**plan.tables, name: pruned})
+        for ref in t.refs:
+            for text in ref.filters:
+                plan = plan.decide("filter", f"{name}: {text}")
+    return plan
+
+
+def _prune_table(t: TablePlan, store: Store, proofs: Sequence[str]) -> TablePlan:
+    if not t.deltas:
+        return t
+    schema = t.state.schema
+    index = open_snapshot(store, t.deltas, schema)
+    keep = np.zeros(len(index), bool)
+    skipped: dict[str, int] = {}
+    for ref in t.refs:
+        predicate = restrict(ref.predicate, frozenset(schema.key)) if t.merge else ref.predicate
+        found = prune(index, predicate, proofs=proofs)
+        keep |= found.keep
+        skipped = found.skipped_by if len(t.refs) == 1 else {}
+    if len(t.refs) > 1 and not keep.all():
+        skipped = {"all references": int(np.count_nonzero(~keep))}
+    files: set[str] = set()
+    for i, (delta, table) in enumerate(zip(t.deltas, index.tables, strict=True)):
+        offset = int(index.offsets[i])
+        mine = keep[offset : offset + len(table)]
+        ordinals = np.asarray(table.batch["file"])
+        for ordinal in np.unique(ordinals[mine]):
+            files.add(delta.files[ordinal].path)
+    return replace(
+        t,
+        groups_total=len(index),
+        groups_read=int(np.count_nonzero(keep)),
+        rows=int(index.rows[keep].sum()),
+        bytes=int(index.numbers("bytes")[keep].sum()),
+        files=frozenset(files),
+        skipped_by=skipped,
+    )

@@ -1,0 +1,94 @@
+"""Pinned snapshots: a reader fixes a version and a QT once and never sees another.
+
+One pin per connection stands for all its readers: it holds the oldest version any of them uses, so a query costs
+nothing extra in the catalog. A background thread keeps the pin alive and moves it forward as readers finish.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+
+from parquetry.catalog import Catalog, Pin
+from parquetry.errors import CatalogError
+from parquetry.model.delta import Delta, cover
+from parquetry.model.state import State, TableState
+
+PIN_S = 120.0
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The catalog's state at one version, read at one QT. Files of it stay until it is garbage collected."""
+
+    state: State
+
+    @property
+    def qt(self) -> int:
+        return self.state.qt
+
+    def deltas(self, table: TableState) -> tuple[Delta, ...]:
+        return cover(table.deltas, self.qt)
+
+
+class Snapshots:
+    """Hands out snapshots of the newest version and keeps what they need from vacuum."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._pin: Pin | None = None
+        self._in_use: Counter[int] = Counter()
+        self._newest: Snapshot | None = None
+        self._stop = threading.Event()
+
+    def take(self) -> Snapshot:
+        with self._lock:
+            state = self._catalog.state()
+            if self._pin is None:
+                self._pin = self._catalog.pin(state.version, f"{socket.gethostname()}:{os.getpid()}", PIN_S)
+                threading.Thread(target=self._keep, name="parquetry pin", daemon=True).start()
+                state = self._catalog.state()
+            if self._newest is None or self._newest.state.version != state.version:
+                self._newest = Snapshot(state)
+                self._in_use[state.version] += 1
+                weakref.finalize(self._newest, self._released, state.version)
+            return self._newest
+
+    def close(self) -> None:
+        self._stop.set()
+        with self._lock:
+            if self._pin is not None:
+                try:
+                    self._catalog.unpin(self._pin)
+                except CatalogError:
+                    pass  # the database is gone: the pin ends by itself
+                self._pin = None
+
+    def move(self) -> None:
+        """Moves the pin to the oldest version still in use, which frees older ones for vacuum."""
+        with self._lock:
+            if self._pin is None:
+                return
+            self._newest = None  # drop our own hold on it: only readers count
+        with self._lock:
+            if self._pin is None:
+                return
+            used = [v for v, n in self._in_use.items() if n > 0]
+            version = min(used) if used else self._catalog.version()
+            self._pin = self._catalog.move_pin(self._pin, max(version, self._pin.version))
+
+    def _released(self, version: int) -> None:
+        # Called by the garbage collector, possibly inside the lock: only count, a Counter needs no lock for this.
+        self._in_use[version] -= 1
+
+    def _keep(self) -> None:
+        while not self._stop.wait(PIN_S / 4):
+            try:
+                self.move()
+            except CatalogError:
+                continue  # the database may be back before the pin ends

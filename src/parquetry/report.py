@@ -1,0 +1,110 @@
+"""What there is in a warehouse, as plain rows for printing and for JSON."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from parquetry.catalog import Catalog
+from parquetry.maintain.pick import Advance, pick
+from parquetry.model.state import State
+from parquetry.storage.index_reader import open_index
+from parquetry.storage.store import Store
+
+
+def tables(state: State) -> list[dict[str, Any]]:
+    return [
+        {
+            "table": t.name,
+            "model": t.schema.model,
+            "key": list(t.schema.key),
+            "columns": {c.name: c.type for c in t.schema.columns},
+            "values": dict(t.schema.values),
+            "deltas": len(t.deltas),
+            "rows": sum(d.rows for d in t.deltas),
+            "bytes": sum(d.bytes for d in t.deltas),
+            "qt": t.qt,
+            "settings": t.settings.to_json(),
+        }
+        for t in sorted(state.tables.values(), key=lambda t: t.name)
+    ]
+
+
+def deltas(state: State, table: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "delta": d.delta_id,
+            "t_lo": d.t_lo,
+            "t_hi": d.t_hi,
+            "level": d.level,
+            "rows": d.rows,
+            "bytes": d.bytes,
+            "files": len(d.files),
+            "visible": d.t_hi <= state.qt,
+        }
+        for d in state.table(table).deltas
+    ]
+
+
+def blocks(state: State, store: Store, table: str) -> list[dict[str, Any]]:
+    """Every unit of skipping with its sizes and the ranges of the key columns."""
+    found = []
+    t = state.table(table)
+    for d in t.deltas:
+        groups = open_index(store, d.index).row_groups().batch.to_pylist()
+        for g in groups:
+            found.append(
+                {
+                    "delta": d.delta_id,
+                    "block": g["block"],
+                    "file": d.files[g["file"]].path,
+                    "row_group": g["row_group"],
+                    "rows": g["rows"],
+                    "bytes": g["bytes"],
+                    "key_ranges": {k: [g.get(f"min.{k}"), g.get(f"max.{k}")] for k in t.schema.key},
+                }
+            )
+    return found
+
+
+def freshness(catalog: Catalog) -> dict[str, Any]:
+    state = catalog.state()
+    now = catalog.now()
+    waiting = [s for s in pick(state) if not isinstance(s, Advance)]
+    rows = []
+    for t in sorted(state.tables.values(), key=lambda t: t.name):
+        hidden = [d for d in t.deltas if d.t_hi > state.qt]
+        blocked = ""
+        if hidden:
+            compaction = next((str(s) for s in waiting if s.table == t.name), "")
+            blocked = compaction or ("run maintain" if t.last_t > state.qt else "")
+        rows.append(
+            {
+                "table": t.name,
+                "qt": t.qt,
+                "hidden_deltas": len(hidden),
+                "hidden_rows": sum(d.rows for d in hidden),
+                "waits_for": blocked,
+            }
+        )
+    since = catalog.hidden_since(state.qt)
+    return {
+        "qt": state.qt,
+        "clock": state.clock,
+        "lag_s": 0.0 if since is None else round(max(0.0, now - since), 3),
+        "tables": rows,
+    }
+
+
+def history(catalog: Catalog, table: str | None, limit: int) -> list[dict[str, Any]]:
+    table_id = None if table is None else catalog.state().table(table).table_id
+    return [
+        {
+            "version": r.version,
+            "at": datetime.fromtimestamp(r.at, UTC).isoformat(timespec="seconds"),
+            "t": r.t,
+            "kind": r.kind,
+            "detail": dict(r.detail),
+        }
+        for r in catalog.history(table_id, limit)
+    ]

@@ -1,0 +1,111 @@
+"""Turns a Spark frame into the files of one delta: sort by (block, key) on executors, index on the driver."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from parquetry import failpoints
+from parquetry.model.delta import Delta, StoredFile
+from parquetry.model.schema import TableSchema
+from parquetry.model.settings import Settings
+from parquetry.storage.index import RowGroup, build_index
+from parquetry.storage.merge import BLOCK, ORDER
+from parquetry.storage.store import Store, checksum
+from parquetry.storage.writer import RESULT_DDL, RunWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+INDEX_NAME = "index.pqx"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a write produced. ``delta`` is None when no row came in; its timestamps are set by the commit."""
+
+    delta: Delta | None
+    rows_in: int
+    digest: str
+
+
+def new_delta_id() -> str:
+    """Unique to the attempt, so a retry or a lost worker never writes into a published delta."""
+    return uuid.uuid4().hex
+
+
+def delta_directory(table_id: int, delta_id: str) -> str:
+    return f"{table_id}/{delta_id}"
+
+
+def write_delta(
+    frame: DataFrame,
+    *,
+    store: Store,
+    table_id: int,
+    delta_id: str,
+    schema: TableSchema,
+    schema_id: int,
+    layout_id: int,
+    settings: Settings,
+    tasks: int,
+    level: int = 0,
+    times: tuple[int, int] = (0, 0),
+) -> Written:
+    """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
+
+    Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
+    after a crash, by vacuum.
+    """
+    directory = delta_directory(table_id, delta_id)
+    order = [BLOCK] if BLOCK in frame.columns else []
+    order += [f"`{k.replace('`', '``')}`" for k in schema.key]
+    run = frame.coalesce(1) if tasks == 1 else frame.repartitionByRange(tasks, *order)
+    if schema.keyed and ORDER in frame.columns:
+        order = [*order, ORDER]
+    writer = RunWriter(store, directory, schema, settings)
+    # A closure, not the object itself: Spark asks the function for its name.
+    results = run.sortWithinPartitions(*order).mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
+    failpoints.reach("write.files")
+    files = sorted(results, key=lambda r: bytes(r["first"]))
+    rows_in = sum(r["rows_in"] for r in files)
+    digest = f"{sum(r['digest'] for r in files) % (1 << 64):016x}"
+    if not files:
+        return Written(None, rows_in, digest)
+    groups = _renumbered(files)
+    index = build_index(groups, schema, settings.leaf_capacity, settings.inner_capacity)
+    index_path = f"{directory}/{INDEX_NAME}"
+    store.write(index_path, index)
+    failpoints.reach("write.index")
+    stored = tuple(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]) for r in files)
+    _delete_leftovers(store, directory, {index_path, *(f.path for f in stored)})
+    delta = Delta(
+        delta_id=delta_id,
+        table_id=table_id,
+        t_lo=times[0],
+        t_hi=times[1],
+        level=level,
+        rows=sum(f.rows for f in stored),
+        bytes=sum(f.bytes for f in stored),
+        schema_id=schema_id,
+        layout_id=layout_id,
+        index=StoredFile(index_path, len(index), checksum(index)),
+        files=stored,
+    )
+    return Written(delta, rows_in, digest)
+
+
+def _renumbered(files: Sequence[Any]) -> list[RowGroup]:
+    groups: list[RowGroup] = []
+    for ordinal, row in enumerate(files):
+        groups += [replace(g, file=ordinal) for g in pickle.loads(row["groups"])]
+    return groups
+
+
+def _delete_leftovers(store: Store, directory: str, published: set[str]) -> None:
+    for path, *_ in store.list(directory):
+        if path not in published:
+            store.delete(path)

@@ -1,0 +1,62 @@
+"""A table's deltas as one Spark frame, from plain Parquet files and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parquetry.model.delta import Delta
+from parquetry.model.schema import TableSchema
+from parquetry.storage.merge import ORDER, merge_frame
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def spark_schema(schema: TableSchema) -> StructType:
+    """The table's columns as Spark's type, all nullable: old files may lack columns that came later."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    translated = from_arrow_schema(schema.arrow, prefer_timestamp_ntz=True)
+    return StructType([StructField(f.name, f.dataType, True) for f in translated])
+
+
+def scan(
+    spark: SparkSession, store: Store, schema: TableSchema, deltas: Sequence[Delta], keep: Collection[str] | None = None
+) -> DataFrame:
+    """All stored rows of ``deltas``, unmerged; for keyed tables with ``__order``, the delta's place in time.
+
+    ``keep`` limits the scan to these file paths.
+    """
+    paths = [store.url(f.path) for d in deltas for f in d.files if keep is None or f.path in keep]
+    structure = spark_schema(schema)
+    if not paths:
+        frame = spark.createDataFrame([], structure)
+        return frame.selectExpr("*", f"0L AS {ORDER}") if schema.keyed else frame
+    frame = spark.read.schema(structure).parquet(*paths)
+    if not schema.keyed:
+        return frame
+    if len(deltas) == 1:
+        return frame.selectExpr("*", f"0L AS {ORDER}")
+    from pyspark.sql import functions as F
+
+    # The folder that holds a file is named by its delta.
+    folder: Any = F.regexp_extract(F.col("_metadata.file_path"), "/([^/]+)/[^/]+$", 1)
+    places = ", ".join(f"'{d.delta_id}', {i}L" for i, d in enumerate(deltas))
+    return frame.withColumn("__delta", folder).selectExpr(
+        *[f"`{n.replace('`', '``')}`" for n in schema.names], f"element_at(map({places}), __delta) AS {ORDER}"
+    )
+
+
+def snapshot_frame(
+    spark: SparkSession, store: Store, schema: TableSchema, deltas: Sequence[Delta], keep: Collection[str] | None = None
+) -> DataFrame:
+    """The table's rows as a reader sees them: equal keys merged. A single delta is merged already."""
+    if not schema.keyed or len(deltas) <= 1:
+        paths = [store.url(f.path) for d in deltas for f in d.files if keep is None or f.path in keep]
+        structure = spark_schema(schema)
+        return spark.read.schema(structure).parquet(*paths) if paths else spark.createDataFrame([], structure)
+    return merge_frame(scan(spark, store, schema, deltas, keep), schema)

@@ -1,0 +1,193 @@
+"""Reading a delta's index node by node, and the flat table of its row groups. What was read once stays in memory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquetry.errors import StorageError
+from parquetry.model.delta import StoredFile
+from parquetry.storage.cache import METADATA
+from parquetry.storage.index import FORMAT_VERSION, MAGIC, TAIL, Entry, Ints, Node, read_leaf, stat_schema
+from parquetry.storage.store import Store
+
+_TAIL_READ = 64 << 10  # one read that holds the footer of nearly every index, and the whole of a small one
+
+_serial = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroupTable:
+    """All row groups of one delta as columns, in the order of the run. Row ``i`` is entry ``i`` of level 1.
+
+    ``batch`` has file, row_group, rows, bytes, block, start, end and min., max., nulls., nan.<column>.
+    """
+
+    batch: pa.RecordBatch
+    columns: frozenset[str]  # that the delta has; a column added later is null in all of its rows
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    @cached_property
+    def rows(self) -> Ints:
+        return np.asarray(self.batch["rows"])
+
+    @cached_property
+    def starts(self) -> list[bytes]:
+        return self.batch["start"].to_pylist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def ends(self) -> list[bytes]:
+        return self.batch["end"].to_pylist()  # type: ignore[no-any-return]
+
+    def stat(self, kind: str, column: str, arrow: pa.DataType) -> pa.Array:
+        """The ``min``, ``max``, ``nulls`` or ``nan`` of a column in every row group; null where unknown."""
+        name = f"{kind}.{column}"
+        if name in self.batch.schema.names:
+            return self.batch[name]
+        if column not in self.columns and kind == "nulls":
+            return self.batch["rows"]
+        if column not in self.columns and kind == "nan":
+            return pa.array(np.zeros(len(self), bool))
+        return pa.nulls(len(self), arrow)
+
+
+class IndexReader:
+    """The B-tree of one delta. ``read(offset, length)`` gives bytes of its file; ``name`` identifies it in caches.
+
+    Levels count from 0, the leaves; the virtual root entry stands above the root node (PP-12).
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, name: Hashable = None) -> None:
+        self._read = read
+        self._name = name if name is not None else ("index", next(_serial))
+        if size < len(MAGIC) + TAIL.size:
+            raise self._damaged("it is too short")
+        self._tail_start = max(0, size - _TAIL_READ)
+        self._tail = read(self._tail_start, size - self._tail_start)
+        crc, length, magic = TAIL.unpack(self._tail[-TAIL.size :])
+        if magic != MAGIC:
+            raise self._damaged("it does not end as an index does")
+        footer_start = size - TAIL.size - length
+        if footer_start < len(MAGIC):
+            raise self._damaged("its footer does not fit")
+        data = self._bytes(footer_start, length)
+        if zlib.crc32(data) != crc:
+            raise self._damaged("its footer has a wrong checksum")
+        footer = json.loads(data)
+        if footer["format"] != FORMAT_VERSION:
+            raise StorageError(
+                f"index {self._name!r} has format {footer['format']}, this Parquetry reads {FORMAT_VERSION}; "
+                "use the version that wrote it"
+            )
+        self.columns: list[tuple[str, str]] = [(name, kind) for name, kind in footer["columns"]]
+        self.row_group_count: int = footer["row_groups"]
+        self._capacity: int = footer["inner_capacity"]
+        self._nodes: list[list[int]] = footer["nodes"]
+        start, end = bytes.fromhex(footer["start"]), bytes.fromhex(footer["end"])
+        self.root = Entry(start, end, footer["rows"], footer["bytes"], self.levels, 0)
+
+    @property
+    def levels(self) -> int:
+        """The number of levels of nodes, leaves included; the root node's level is one less."""
+        return len(self._nodes) + 1
+
+    def entries(self, level: int, node: int) -> Node:
+        """One node, read from the file unless it is in memory."""
+        load = self._load_leaf if level == 0 else self._load_inner
+        return METADATA.get((self._name, level, node), lambda: load(level, node), _node_weight)
+
+    def children(self, entry: Entry) -> Node:
+        """The node that an entry points to (DrillDown's read, PP-24)."""
+        if entry.child is None:
+            raise ValueError("a leaf entry has no children")
+        return self.entries(entry.level - 1, entry.child)
+
+    def leaf(self, ordinal: int) -> Node:
+        """The data blocks of a row group."""
+        return self.entries(0, ordinal)
+
+    def seek(self, lo: bytes, hi: bytes | None) -> range:
+        """The ordinals of the row groups that may hold keys of ``[lo, hi)``, by two descents from the root (PP-11)."""
+        if not (lo < self.root.end and (hi is None or (self.root.start < hi and lo < hi))):
+            return range(0)
+        # An entry starts where its first child does and ends where its last child does, so neither descent can
+        # leave the node that its parent entry led to.
+        first = last = 0
+        for level in range(self.levels - 1, 0, -1):
+            node = self.entries(level, first)
+            first = node.first + bisect_right(node.ends, lo)
+            if hi is None:
+                last = (last + 1) * self._capacity - 1
+            else:
+                node = self.entries(level, last)
+                last = node.first + bisect_left(node.starts, hi) - 1
+        return range(first, max(first, min(last, self.row_group_count - 1) + 1))
+
+    def row_groups(self) -> RowGroupTable:
+        """Every row group of the delta; read with one request, then kept in memory."""
+        return METADATA.get((self._name, "row groups"), self._load_row_groups, lambda t: int(t.batch.nbytes))
+
+    def _load_row_groups(self) -> RowGroupTable:
+        offsets = self._nodes[0]
+        data = pa.py_buffer(self._bytes(offsets[0], offsets[-1] - offsets[0]))
+        schema = stat_schema(self.columns, 1)
+        spans = zip(offsets, offsets[1:], strict=False)
+        batches = [self._batch(data.slice(a - offsets[0], b - a), schema) for a, b in spans]
+        table = pa.Table.from_batches(batches, schema).combine_chunks()
+        return RowGroupTable(table.to_batches()[0], frozenset(name for name, _ in self.columns))
+
+    def _load_inner(self, level: int, node: int) -> Node:
+        offsets = self._nodes[level - 1]
+        data = self._bytes(offsets[node], offsets[node + 1] - offsets[node])
+        batch = self._batch(pa.py_buffer(data), stat_schema(self.columns, level))
+        sizes = (np.asarray(batch["rows"]), np.asarray(batch["bytes"]))
+        return Node(level, node * self._capacity, batch["start"].to_pylist(), batch["end"].to_pylist(), *sizes, batch)
+
+    def _load_leaf(self, level: int, ordinal: int) -> Node:
+        inner = self.entries(1, ordinal // self._capacity)
+        at = ordinal - inner.first
+        assert inner.batch is not None
+        offset, length = inner.batch["leaf_offset"][at].as_py(), inner.batch["leaf_length"][at].as_py()
+        try:
+            return read_leaf(self._bytes(offset, length), ordinal, inner)
+        except (struct.error, ValueError) as e:
+            raise self._damaged("a leaf cannot be read") from e
+
+    def _batch(self, data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+        try:
+            return pa.ipc.read_record_batch(data, schema)
+        except (pa.ArrowException, OSError) as e:
+            raise self._damaged("a node cannot be read") from e
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        if offset >= self._tail_start:
+            at = offset - self._tail_start
+            return self._tail[at : at + length]
+        return self._read(offset, length)
+
+    def _damaged(self, how: str) -> StorageError:
+        return StorageError(f"index {self._name!r} is damaged: {how}; run 'parquetry verify' to see what is affected")
+
+
+def open_index(store: Store, file: StoredFile) -> IndexReader:
+    """The index stored in ``file``. Index files never change, so a reader is made once per process."""
+    name = store.url(file.path)
+    read = lambda offset, length: store.read(file.path, offset, length)  # noqa: E731
+    return METADATA.get((name, "reader"), lambda: IndexReader(read, file.bytes, name), lambda _: _TAIL_READ)
+
+
+def _node_weight(node: Node) -> int:
+    keys: Any = sum(map(len, node.starts)) + sum(map(len, node.ends))
+    return int(keys + 100 * len(node) + (node.batch.nbytes if node.batch is not None else 0))

@@ -1,0 +1,97 @@
+"""The row groups of all deltas of a snapshot side by side, for pruning in one vectorised pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.model.delta import Delta
+from parquetry.model.keys import BLOCK_BYTES
+from parquetry.model.order_codes import Bounds, bounds_of
+from parquetry.model.schema import TableSchema
+from parquetry.model.types import is_float, is_nested
+from parquetry.storage.cache import METADATA
+from parquetry.storage.index import Ints
+from parquetry.storage.index_reader import RowGroupTable, open_index
+from parquetry.storage.store import Store
+
+_UNKNOWN = -1
+
+
+class SnapshotIndex:
+    """Row group ``i`` counts through the tables in their order. A column's bounds are prepared on first use."""
+
+    def __init__(self, tables: Sequence[RowGroupTable], schema: TableSchema) -> None:
+        self.tables = tuple(tables)
+        self.schema = schema
+        self.offsets: Ints = np.concatenate(([0], np.cumsum([len(t) for t in tables], dtype=np.int64)))
+        self._bounds: dict[str, Bounds | None] = {}
+        self._nulls: dict[str, Ints] = {}
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    @cached_property
+    def delta(self) -> Ints:
+        """The ordinal of each row group's delta."""
+        return np.repeat(np.arange(len(self.tables)), np.diff(self.offsets))
+
+    @cached_property
+    def rows(self) -> Ints:
+        return self.numbers("rows")
+
+    @cached_property
+    def blocks(self) -> tuple[int, ...]:
+        """Every layout block that may have rows; a row group of small blocks holds several."""
+        if not self.tables:
+            return ()
+        first, last = (np.concatenate([_blocks_of(t.batch[end]) for t in self.tables]) for end in ("start", "end"))
+        found = [first, *(np.arange(a, b + 1) for a, b in np.unique(np.stack((first, last), 1)[first < last], axis=0))]
+        return tuple(np.unique(np.concatenate(found)).tolist())
+
+    def numbers(self, name: str) -> Ints:
+        """One of file, row_group, rows, bytes, block of every row group."""
+        parts = [np.asarray(t.batch[name]).astype(np.int64) for t in self.tables]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def bounds(self, column: str) -> Bounds | None:
+        """The min/max of a column; None for a nested one, which has none."""
+        if column not in self._bounds:
+            arrow = self.schema.column(column).arrow
+            self._bounds[column] = None if is_nested(arrow) else self._make_bounds(column, arrow)
+        return self._bounds[column]
+
+    def nulls(self, column: str) -> Ints:
+        """The null count of a column in every row group, -1 where unknown."""
+        if column not in self._nulls:
+            self._nulls[column] = np.asarray(self._stat("nulls", column, pa.int64()).fill_null(_UNKNOWN))
+        return self._nulls[column]
+
+    def _make_bounds(self, column: str, arrow: pa.DataType) -> Bounds:
+        nans = self._stat("nan", column, pa.bool_()) if is_float(arrow) else None
+        return bounds_of(self._stat("min", column, arrow), self._stat("max", column, arrow), nans)
+
+    def _stat(self, kind: str, column: str, arrow: pa.DataType) -> pa.Array:
+        if not self.tables:
+            return pa.nulls(0, arrow)
+        return pa.concat_arrays([t.stat(kind, column, arrow) for t in self.tables])
+
+
+def _blocks_of(keys: pa.Array) -> Ints:
+    prefixes = pc.binary_slice(keys, 0, BLOCK_BYTES)
+    return np.frombuffer(prefixes.buffers()[2], ">u4", len(keys)).astype(np.int64)
+
+
+def open_snapshot(store: Store, deltas: Sequence[Delta], schema: TableSchema) -> SnapshotIndex:
+    """The row groups of the deltas, under the table's current schema; made once per process and snapshot."""
+
+    def load() -> SnapshotIndex:
+        return SnapshotIndex([open_index(store, d.index).row_groups() for d in deltas], schema)
+
+    key = ("snapshot", store.url(""), tuple(d.index.path for d in deltas), tuple(schema.columns), schema.key)
+    weight_per_row_group = 32 * len(schema.columns)
+    return METADATA.get(key, load, lambda s: 1024 + weight_per_row_group * len(s))

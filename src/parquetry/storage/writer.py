@@ -1,0 +1,319 @@
+"""Writes one sorted run as Parquet inside a Spark task and returns what the index needs to know of it.
+
+A task gets Arrow batches sorted by (block, key), merges equal keys where the model says so, cuts row groups and files
+by size, and yields one row per file. Statistics come from the same pass: nothing is read again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.model.keys import block_prefix, encode_keys
+from parquetry.model.schema import TableSchema
+from parquetry.model.settings import Settings
+from parquetry.model.types import is_float, is_nested
+from parquetry.storage.index import RowGroup
+from parquetry.storage.merge import BLOCK, ORDER, merge_sql, quote
+from parquetry.storage.store import Sink, Store
+
+DIGEST = "__digest"
+RESULT_DDL = "path string, rows bigint, bytes bigint, checksum string, first binary, groups binary, rows_in bigint, digest bigint"
+_RESULT = pa.schema(
+    [
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("checksum", pa.string()),
+        ("first", pa.binary()),
+        ("groups", pa.binary()),
+        ("rows_in", pa.int64()),
+        ("digest", pa.int64()),
+    ]
+)
+
+_DICTIONARY_SAMPLE = 20_000
+_DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values; above it Spark and DuckDB read slower
+_MERGE_ROWS = 262_144  # rows merged at a time: a few row groups, so memory stays bounded
+# A block smaller than this shares its row group with its neighbours: small deltas keep few row groups (NA-55).
+_BLOCK_SHARE_OF_GROUP = 16
+
+
+@dataclass(frozen=True)
+class RunWriter:
+    """What a task needs to write its part of a delta; sent to executors by pickling."""
+
+    store: Store
+    directory: str
+    schema: TableSchema
+    settings: Settings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counted = _Counted(batches)
+        files = _Files(self)
+        try:
+            for table in _in_pieces(counted, self.schema):
+                files.add(table)
+            written = files.finish()
+        except BaseException as e:
+            files.abandon(e)
+            raise
+        if not written and counted.rows:
+            raise AssertionError("rows came in but no file was written")
+        for i, f in enumerate(written):
+            rows_in, digest = (counted.rows, counted.digest) if i == 0 else (0, 0)
+            row = [f.path, f.rows, f.bytes, f.checksum, f.groups[0].starts[0], pickle.dumps(f.groups), rows_in, digest]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([v], t.type) for v, t in zip(row, _RESULT, strict=True)], schema=_RESULT
+            )
+
+
+@dataclass
+class _Counted:
+    """Counts and hashes incoming rows, whatever their order: the batch's digest for its label."""
+
+    batches: Iterator[pa.RecordBatch]
+    rows: int = 0
+    digest: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            if batch.num_rows == 0:
+                continue
+            self.rows += batch.num_rows
+            if DIGEST in batch.schema.names:
+                hashes = batch.column(DIGEST).to_numpy(zero_copy_only=False).view(np.uint64)
+                total = (self.digest + int(hashes.sum(dtype=np.uint64))) % (1 << 64)
+                self.digest = total - (1 << 64) if total >= 1 << 63 else total
+                batch = batch.drop_columns([DIGEST])
+            yield batch
+
+
+def _in_pieces(batches: _Counted, schema: TableSchema) -> Iterator[pa.Table]:
+    """The run in pieces of some row groups, sorted and, for keyed tables, with equal keys merged."""
+    if not schema.keyed:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+        return
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    order = ", ".join([quote(BLOCK), *(quote(k) for k in schema.key)])
+    statement = f"SELECT * FROM ({merge_sql(schema, 'piece', carried=True)}) ORDER BY {order}"
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    carry: pa.Table | None = None  # the merged last key of the piece before: more of its rows may follow
+
+    def merged() -> pa.Table:
+        parts = [pa.Table.from_batches(waiting)] if waiting else []
+        if carry is not None:
+            parts.insert(0, carry.cast(parts[0].schema) if parts else carry)
+        connection.register("piece", pa.concat_tables(parts))
+        return connection.sql(statement).to_arrow_table()
+
+    for batch in batches:
+        waiting.append(_with_block(batch))
+        count += batch.num_rows
+        if count >= _MERGE_ROWS:
+            table = merged()
+            carry = table.slice(table.num_rows - 1).select(waiting[0].schema.names)
+            waiting, count = [], 0
+            if table.num_rows > 1:
+                yield table.slice(0, table.num_rows - 1)
+    if waiting or carry is not None:
+        yield merged()
+    connection.close()
+
+
+def _with_block(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if BLOCK in batch.schema.names:
+        return batch
+    return batch.append_column(BLOCK, pa.array(np.zeros(batch.num_rows, np.int32)))
+
+
+@dataclass
+class _WrittenFile:
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    groups: tuple[RowGroup, ...]
+
+
+@dataclass
+class _Files:
+    """Cuts tables into row groups and files."""
+
+    task: RunWriter
+    done: list[_WrittenFile] = field(default_factory=list)
+    pending: list[pa.Table] = field(default_factory=list)
+    pending_rows: int = 0
+
+    def __post_init__(self) -> None:
+        self._writer: pq.ParquetWriter | None = None
+        self._arrow = self.task.schema.arrow
+        # Parquet statistics leave NaN out, so an engine that trusts them would skip rows that Spark's order says
+        # match (NaN is the largest). Our index knows about NaN; the files themselves carry no statistics there.
+        self._counted_columns = [f.name for f in self._arrow if not is_float(f.type) and not is_nested(f.type)]
+
+    def add(self, table: pa.Table) -> None:
+        self.pending.append(table)
+        self.pending_rows += table.num_rows
+        if self.pending_rows >= self.task.settings.row_group_rows:
+            self._cut(final=False)
+
+    def finish(self) -> list[_WrittenFile]:
+        if self.pending_rows:
+            self._cut(final=True)
+        self._close()
+        return self.done
+
+    def abandon(self, error: BaseException) -> None:
+        """Leaves no half-written file behind."""
+        if self._writer is not None:
+            self._writer = None
+            with suppress(BaseException):
+                self._publishing.__exit__(type(error), error, error.__traceback__)
+
+    def _cut(self, *, final: bool) -> None:
+        table = pa.concat_tables(self.pending)
+        size = self.task.settings.row_group_rows
+        blocks = _blocks_of(table)
+        start = 0
+        while table.num_rows - start >= size or (final and start < table.num_rows):
+            end = min(start + size, table.num_rows)
+            if blocks is not None:
+                end = _end_at_block(blocks, start, end, size, final)
+                if end < 0:
+                    break
+            part = None if blocks is None else blocks[start:end]
+            self._write_group(table.slice(start, end - start), part)
+            start = end
+        rest = table.slice(start)
+        self.pending = [rest] if rest.num_rows else []
+        self.pending_rows = rest.num_rows
+
+    def _write_group(self, table: pa.Table, blocks: np.ndarray | None) -> None:
+        settings, schema = self.task.settings, self.task.schema
+        data = table.select(schema.names).cast(self._arrow).combine_chunks()
+        if self._writer is None:
+            self._open(data)
+        assert self._writer is not None
+        self._writer.write_table(data, row_group_size=data.num_rows)
+        step = -(-data.num_rows // settings.leaf_capacity)
+        at = np.append(np.arange(0, data.num_rows, step), data.num_rows - 1)
+        taken = data.select(list(schema.key)).take(pa.array(at))
+        ids = blocks[at] if blocks is not None else np.zeros(len(at), np.int32)
+        encoded = encode_keys(taken.columns).to_pylist()
+        keys = [block_prefix(int(b)) + k for b, k in zip(ids, encoded, strict=True)]
+        floats = {f.name: _float_stats(data.column(f.name)) for f in self._arrow if is_float(f.type)}
+        self._groups.append(
+            RowGroup(
+                file=0,
+                row_group=len(self._groups),
+                rows=data.num_rows,
+                bytes=0,
+                block=int(ids[0]),
+                starts=tuple(keys[:-1]),
+                start_rows=tuple(int(n) for n in np.diff(np.append(at[:-1], data.num_rows))),
+                last=keys[-1],
+                mins={n: s[0] for n, s in floats.items()},
+                maxs={n: s[1] for n, s in floats.items()},
+                nulls={f.name: data.column(f.name).null_count for f in self._arrow},
+                nans={n: s[2] for n, s in floats.items()},
+            )
+        )
+        if self._sink.size >= settings.file_bytes:
+            self._close()
+
+    def _open(self, first: pa.Table) -> None:
+        self._path = f"{self.task.directory}/part-{uuid.uuid4().hex}.parquet"
+        self._publishing = self.task.store.open_output(self._path)
+        self._sink: Sink = self._publishing.__enter__()
+        self._groups: list[RowGroup] = []
+        self._footer: list[Any] = []
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            self._arrow,
+            compression=self.task.settings.compression,
+            use_dictionary=_dictionary_columns(first),
+            write_statistics=self._counted_columns,
+            write_page_index=True,
+            metadata_collector=self._footer,
+            store_schema=False,
+        )
+
+    def _close(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        self._publishing.__exit__(None, None, None)
+        footer = self._footer[0]
+        groups = tuple(_with_footer_stats(g, footer.row_group(i), self._arrow) for i, g in enumerate(self._groups))
+        rows = sum(g.rows for g in groups)
+        self.done.append(_WrittenFile(self._path, rows, self._sink.size, self._sink.checksum, groups))
+
+
+def _blocks_of(table: pa.Table) -> np.ndarray | None:
+    if BLOCK not in table.schema.names:
+        return None
+    blocks: np.ndarray = table.column(BLOCK).to_numpy()
+    return blocks if blocks[0] != blocks[-1] or blocks[0] != 0 else None
+
+
+def _end_at_block(blocks: np.ndarray, start: int, end: int, size: int, final: bool) -> int:
+    """Where the row group that begins at ``start`` ends: at a block's end, unless that leaves it too small.
+
+    -1: more rows must come before it can be known.
+    """
+    least = min(start + max(size // _BLOCK_SHARE_OF_GROUP, 1), len(blocks))
+    block_end = int(np.searchsorted(blocks, blocks[least - 1], side="right"))
+    if block_end == len(blocks) and not final and block_end < end:
+        return -1
+    return min(block_end, end) if block_end > start else end
+
+
+def _dictionary_columns(table: pa.Table) -> list[str]:
+    """Flat columns whose first rows have few distinct values."""
+    head = table.slice(0, _DICTIONARY_SAMPLE)
+    few = max(64, int(head.num_rows * _DICTIONARY_SHARE))
+    return [
+        f.name
+        for f in table.schema
+        if not is_nested(f.type)
+        and not pa.types.is_boolean(f.type)
+        and pc.count_distinct(head.column(f.name), mode="all").as_py() <= few
+    ]
+
+
+def _float_stats(column: pa.ChunkedArray) -> tuple[Any, Any, bool]:
+    nan = pc.is_nan(column)
+    has_nan = bool(pc.any(nan).as_py())
+    if has_nan:
+        column = column.filter(pc.invert(nan))
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"], has_nan
+
+
+def _with_footer_stats(group: RowGroup, footer: Any, schema: pa.Schema) -> RowGroup:
+    mins, maxs = dict(group.mins), dict(group.maxs)
+    flat = {f.name for f in schema if not is_float(f.type) and not is_nested(f.type)}
+    size = 0
+    for i in range(footer.num_columns):
+        column = footer.column(i)
+        size += column.total_compressed_size
+        stats = column.statistics if column.path_in_schema in flat else None
+        if stats is not None and stats.has_min_max:
+            mins[column.path_in_schema], maxs[column.path_in_schema] = stats.min, stats.max
+    return replace(group, bytes=size, mins=mins, maxs=maxs)

