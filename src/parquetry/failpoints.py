@@ -11,6 +11,18 @@ VARIABLE = "PARQUETRY_FAILPOINT"
 FAILPOINTS: tuple[tuple[str, str], ...] = (
     ("commit.in_transaction", "all edits of a commit are applied; the database has not been told to commit"),
     ("commit.done", "the database has committed; the caller has not heard of it"),
+    ("ingest.start", "the batch is accepted; nothing is written"),
+    ("write.files", "the data files of a delta are written; it has no index"),
+    ("write.index", "the index is written; leftovers of retried tasks may be there"),
+    ("ingest.before_commit", "the delta is complete on disk; no version names it"),
+    ("ingest.committed", "the batch is committed; its attempt's lease is still there"),
+    ("compact.start", "a compaction holds its lease; nothing is written"),
+    ("compact.before_commit", "the merged delta is complete on disk; the old ones are live"),
+    ("compact.committed", "the merged delta is live; the old ones are garbage; the lease is still there"),
+    ("vacuum.start", "garbage is chosen and the horizon raised; nothing is deleted"),
+    ("vacuum.files", "the files of one replaced delta are deleted; its rows are there"),
+    ("vacuum.rows", "the rows of all replaced deltas are deleted; orphans are there"),
+    ("vacuum.orphans", "everything is deleted"),
 )
 
 _reached: Counter[str] = Counter()

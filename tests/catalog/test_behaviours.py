@@ -290,6 +290,30 @@ def test_a_table_dropped_meanwhile_does_not_hinder_the_qt(catalog: Catalog) -> N
 # -- leases ---------------------------------------------------------------------------------------
 
 
+def test_no_delta_may_reach_across_the_qt(catalog: Catalog) -> None:
+    table = create(catalog)
+    for label in "abc":
+        ingest(catalog, table, label)
+    catalog.commit([AdvanceQT({table.table_id: 2}, 2)], kind="advance qt")
+    deltas = catalog.state().table("sales").deltas
+    with pytest.raises(CommitConflict, match="queryable timestamp 2"):
+        catalog.commit([compact(deltas, table)], kind="compact")
+    catalog.commit([compact(deltas[:2], table)], kind="compact")
+    ingest(catalog, table, "d")
+    catalog.commit([compact(catalog.state().table("sales").deltas[1:], table)], kind="compact")
+    with pytest.raises(CommitConflict, match="queryable timestamp 3"):
+        catalog.commit([AdvanceQT({table.table_id: 4}, 3)], kind="advance qt")
+
+
+def test_an_attempts_lease_leaves_no_row(catalog: Catalog) -> None:
+    lease = catalog.acquire("attempt:x", "me", 60)
+    assert lease is not None and catalog.live_resources("attempt:") == {"attempt:x"}
+    catalog.release(lease)
+    assert catalog.live_resources("attempt:") == set()
+    again = catalog.acquire("attempt:x", "me", 60)
+    assert again is not None and again.token == 1
+
+
 def test_a_lease_has_one_holder_and_a_growing_token(catalog: Catalog) -> None:
     first = catalog.acquire("compact sales", "one", 60)
     assert first is not None

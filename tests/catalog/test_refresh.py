@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,17 +42,20 @@ def random_edits(state: State, rng: random.Random) -> list[Edit]:
         return [AddDelta(table.table_id, f"empty {state.version}", "d", 0, None)]
     if choice < 0.75 and table.deltas:
         start = rng.randrange(len(table.deltas))
-        return [compact(table.deltas[start : start + rng.randint(1, 4)], table)]
+        visible = table.deltas[start].t_hi <= state.qt  # a merge may not reach across the QT
+        run = table.deltas[start : start + rng.randint(1, 4)]
+        return [compact(tuple(d for d in run if (d.t_hi <= state.qt) == visible), table)]
     if choice < 0.8:
         return [PublishLayout(table.table_id, {"cut": state.version} if rng.random() < 0.8 else None)]
     if choice < 0.85:
         wider = table.schema.add_column(Column(f"c{state.version}", "string"))
         return [ChangeSchema(table.table_id, table.schema_id, wider)]
     if choice < 0.88:
-        return [ChangeSettings(table.table_id, Settings(max_query_deltas=rng.randint(1, 9)))]
+        return [ChangeSettings(table.table_id, Settings(max_query_deltas=rng.randint(2, 9)))]
     if choice < 0.9:
         return [DropTable(table.table_id)]
-    return [AdvanceQT({t.table_id: rng.randint(0, state.clock) for t in tables}, rng.randint(0, state.clock))]
+    ends = [t for t in range(state.clock + 1) if not any(d.t_lo <= t < d.t_hi for x in tables for d in x.deltas)]
+    return [AdvanceQT({t.table_id: rng.randint(0, state.clock) for t in tables}, rng.choice(ends))]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -98,12 +100,7 @@ def test_with_a_thousand_deltas_a_refresh_reads_only_what_changed(
     table = catalog.state().table("sales")
     assert len(table.deltas) == 1000
 
-    times = []
-    for _ in range(50):
-        started = time.perf_counter()
-        catalog.state()
-        times.append(time.perf_counter() - started)
-    assert sorted(times)[25] < (0.001 if catalog._db.sqlite else 0.005)
+    assert catalog.state() is catalog.state()  # nothing is read or built again
 
     catalog.commit([compact(table.deltas[10:14], table)], kind="compact")
     ingest(catalog, table, "new")

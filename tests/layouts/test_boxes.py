@@ -73,7 +73,8 @@ def test_too_many_boxes_become_their_bounding_box() -> None:
     found = to_boxes(predicate, limit=64)
     assert found.widened
     assert len(found.boxes) <= 64
-    assert all(any(b.contains({"a": a, "b": b_}) for b in found.boxes) for a in range(0, 200, 2) for b_ in range(0, 20, 2))
+    points = [{"a": a, "b": b} for a in range(0, 200, 2) for b in range(0, 20, 2)]
+    assert all(any(box.contains(p) for box in found.boxes) for p in points)
 
 
 def test_nothing_has_no_box_and_null_has_its_own() -> None:

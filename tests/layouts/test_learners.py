@@ -1,4 +1,4 @@
-"""What holds for every learner: rows are kept exactly once, blocks are large enough, odd input gives sensible layouts."""
+"""What holds for every learner: rows are kept once, blocks are large enough, odd input gives sensible layouts."""
 
 from __future__ import annotations
 

@@ -98,12 +98,14 @@ def test_extension_is_a_share_of_the_domain_an_amount_or_nothing_for_categories(
     prices = [Decimal(i % 1001) / 10 for i in range(1000)]
     names = ["abcdefghij"[i % 10] for i in range(1000)]
     table = pa.table({"d": days, "p": pa.array(prices, pa.decimal128(10, 2)), "n": names})
-    asked = And((Range("d", date(2024, 2, 1), date(2024, 2, 10)), Range("p", Decimal(20), Decimal(30)), OneOf("n", frozenset("c"))))
+    february = Range("d", date(2024, 2, 1), date(2024, 2, 10))
+    asked = And((february, Range("p", Decimal(20), Decimal(30)), OneOf("n", frozenset("c"))))
 
     def extended(delta: object) -> dict[str, Interval]:
         options = LearnOptions(10, delta=delta)  # type: ignore[arg-type]
         s = encode(table, [LoggedQuery(asked)], options, extended=True)
-        return {c: line.interval(int(s.lo[d, 0]), int(s.hi[d, 0])) for d, (c, line) in enumerate(zip(s.columns, s.lines, strict=True))}
+        spans = zip(s.lines, s.lo[:, 0].tolist(), s.hi[:, 0].tolist(), strict=True)
+        return dict(zip(s.columns, (line.interval(lo, hi) for line, lo, hi in spans), strict=True))
 
     share = extended(0.05)
     assert share["d"] == Interval(date(2024, 1, 27), date(2024, 2, 15))

@@ -68,6 +68,8 @@ class Applying:
                     self._publish_layout(edit)
                 case AdvanceQT():
                     self._advance_qt(edit)
+        if any(isinstance(edit, ReplaceDeltas | AdvanceQT) for edit in edits):
+            self._check_cover()
 
     def _create_table(self, edit: CreateTable) -> None:
         if not _NAME.fullmatch(edit.name):
@@ -168,6 +170,16 @@ class Applying:
                 self._remove(q, q.c.table_id == table_id)
                 self._insert(q, table_id=table_id, qt=wanted[table_id])
                 self._note(table_id, "advance qt", qt=wanted[table_id], before=qt)
+
+    def _check_cover(self) -> None:
+        """Readers at the database's QT need deltas that cover [0, QT]: none may begin before it and end after it."""
+        q, d = sql.queryable, sql.deltas
+        now = (q.c.table_id == DATABASE, q.c.removed_version.is_(None))
+        qt = self.conn.execute(sa.select(q.c.qt).where(*now)).scalar() or 0
+        across = (d.c.removed_version.is_(None), d.c.t_lo <= qt, d.c.t_hi > qt)
+        found = self.conn.execute(sa.select(d.c.delta_id).where(*across).limit(1)).scalar()
+        if found is not None:
+            raise CommitConflict(f"delta {found} would reach across the queryable timestamp {qt}; pick again")
 
     def _put_schema(self, table_id: int, schema: TableSchema) -> int:
         schema_id = self._next_id(sql.schemas.c.schema_id)

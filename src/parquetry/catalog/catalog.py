@@ -93,6 +93,10 @@ class Catalog:
     def history(self, table_id: int | None = None, limit: int = 1000) -> list[records.VersionRecord]:
         return records.history(self._db, table_id, limit)
 
+    def hidden_since(self, qt: int) -> float | None:
+        """When the oldest batch beyond ``qt`` was committed; None if there is none."""
+        return records.hidden_since(self._db, qt)
+
     # -- changing ---------------------------------------------------------------------------------
 
     def commit(
@@ -144,6 +148,9 @@ class Catalog:
 
     def release(self, lease: Lease) -> None:
         leases.release(self._db, lease)
+
+    def live_resources(self, prefix: str) -> set[str]:
+        return leases.live_resources(self._db, prefix)
 
     def keep(self, lease: Lease, seconds: float) -> LeaseKeeper:
         """``with catalog.keep(lease, 30) as keeper: ... commit(..., lease=keeper.lease)``."""

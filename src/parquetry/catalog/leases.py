@@ -12,6 +12,8 @@ from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
 from parquetry.errors import CatalogError, LeaseLost
 
+ATTEMPT = "attempt:"
+"""The prefix of resources that stand for one write attempt."""
 _RENEWALS_PER_LEASE = 3  # two renewals may fail before the lease is lost
 
 
@@ -57,9 +59,22 @@ def renew(db: Database, lease: Lease, seconds: float) -> Lease:
 
 
 def release(db: Database, lease: Lease) -> None:
-    """Ends the lease; one that was lost already is left to its new holder. The row stays, for the token must grow."""
+    """Ends the lease; one that was lost already is left to its new holder.
+
+    The row stays, for the token must grow; an attempt's goes, for its name is used once.
+    """
     with db.write(durable=False) as conn:
-        conn.execute(sql.leases.update().where(*_is(lease)).values(expires_at=0.0))
+        if lease.resource.startswith(ATTEMPT):
+            conn.execute(sql.leases.delete().where(*_is(lease)))
+        else:
+            conn.execute(sql.leases.update().where(*_is(lease)).values(expires_at=0.0))
+
+
+def live_resources(db: Database, prefix: str) -> set[str]:
+    """The resources of this prefix that somebody holds right now."""
+    with db.read() as conn:
+        held = sql.leases.c.resource.startswith(prefix, autoescape=True), sql.leases.c.expires_at > db.now(conn)
+        return set(conn.execute(sa.select(sql.leases.c.resource).where(*held)).scalars())
 
 
 def check_held(db: Database, conn: sa.Connection, lease: Lease) -> None:

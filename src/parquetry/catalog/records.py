@@ -58,6 +58,14 @@ def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecor
     ]
 
 
+def hidden_since(db: Database, qt: int) -> float | None:
+    """When the oldest batch beyond ``qt`` was committed."""
+    v, batch = sql.versions, sql.labels
+    first = sa.select(sa.func.min(batch.c.version)).where(batch.c.t > qt).scalar_subquery()
+    with db.read() as conn:
+        return conn.execute(sa.select(v.c.at).where(v.c.version == first)).scalar()
+
+
 def labels(db: Database, table_id: int, up_to_t: int | None) -> list[Label]:
     """The labels of a table, oldest first; those up to a QT are what a query at that QT sees."""
     wanted = sa.select(sql.labels).where(sql.labels.c.table_id == table_id).order_by(sql.labels.c.t)

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(FAILED, type(e).__name__, str(e), as_json)
     except _UsageError as e:
         verb = e.ctx.command_path if e.ctx else "parquetry"
-        return _report(WRONG_USAGE, "Usage", f"{e.format_message()} See '{verb} --help'.", as_json)
+        return _report(WRONG_USAGE, "Usage", f"{e.format_message().rstrip('. ')}; see '{verb} --help'", as_json)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:

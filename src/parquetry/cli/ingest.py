@@ -26,9 +26,8 @@ def ingest(
     json: Json = False,
 ) -> None:
     """Commit files as one batch: all of it or nothing. Queries see it after 'maintain'."""
-    with opened(ctx) as wh:
-        with shown(f"ingest into {table}") as work:
-            done = wh.ingest(table, paths, label, tasks=tasks, progress=work)
+    with opened(ctx) as wh, shown(f"ingest into {table}") as work:
+        done = wh.ingest(table, paths, label, tasks=tasks, progress=work)
     if json:
         print_json(asdict(done))
     elif done.repeated:

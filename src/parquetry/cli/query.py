@@ -66,7 +66,8 @@ def stats_line(stats: dict[str, Any]) -> str:
     """The main figures of a query on one line."""
     skipped = ", ".join(f"{n} by {proof}" for proof, n in stats["skipped_by"].items())
     return (
-        f"{counted(stats['rows_out'], 'row')} in {stats['elapsed_ms']:.1f} ms on {stats['executor']} · QT {stats['qt']} · "
+        f"{counted(stats['rows_out'], 'row')} in {stats['elapsed_ms']:.1f} ms on {stats['executor']} · "
+        f"QT {stats['qt']} · "
         f"read {stats['blocks_read']} of {counted(stats['blocks_total'], 'block')}"
         + (f" (skipped {skipped})" if skipped else "")
         + f", {counted(stats['rows_scanned'], 'row')}, {size(stats['bytes_read'])}"
@@ -74,9 +75,7 @@ def stats_line(stats: dict[str, Any]) -> str:
 
 
 @verbs.command("explain")
-def explain(
-    ctx: typer.Context, query: Query, executor: Executor = "auto", off: Off = None, json: Json = False
-) -> None:
+def explain(ctx: typer.Context, query: Query, executor: Executor = "auto", off: Off = None, json: Json = False) -> None:
     """Show what each step of a query decides and why, without running it."""
     text = query_text(query)
     with opened(ctx) as wh:

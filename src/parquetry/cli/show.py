@@ -28,8 +28,16 @@ def tables(ctx: typer.Context, json: Json = False) -> None:
     print_table(
         columns,
         [
-            (t["table"], t["model"], ", ".join(t["key"]), len(t["columns"]), t["deltas"], f"{t['rows']:,}",
-             size(t["bytes"]), t["qt"])
+            (
+                t["table"],
+                t["model"],
+                ", ".join(t["key"]),
+                len(t["columns"]),
+                t["deltas"],
+                f"{t['rows']:,}",
+                size(t["bytes"]),
+                t["qt"],
+            )
             for t in found
         ],
     )
@@ -47,8 +55,15 @@ def deltas(ctx: typer.Context, table: Table, json: Json = False) -> None:
     print_table(
         columns,
         [
-            (d["delta"], f"[{d['t_lo']}, {d['t_hi']}]", d["level"], f"{d['rows']:,}", size(d["bytes"]), d["files"],
-             d["visible"])
+            (
+                d["delta"],
+                f"[{d['t_lo']}, {d['t_hi']}]",
+                d["level"],
+                f"{d['rows']:,}",
+                size(d["bytes"]),
+                d["files"],
+                d["visible"],
+            )
             for d in found
         ],
     )
@@ -127,8 +142,14 @@ def queries(ctx: typer.Context, table: SomeTable = None, limit: Limit = 20, json
     print_table(
         columns,
         [
-            (_iso(q["at"]), q["executor"], round(q["elapsed_ms"], 1), q["rows_out"], size(q["bytes_read"] or 0),
-             " ".join(q["sql"].split()))
+            (
+                _iso(q["at"]),
+                q["executor"],
+                round(q["elapsed_ms"], 1),
+                q["rows_out"],
+                size(q["bytes_read"] or 0),
+                " ".join(q["sql"].split()),
+            )
             for q in found
         ],
     )

@@ -82,7 +82,7 @@ def codec_for(arrow: pa.DataType) -> Codec:
         scale = arrow.scale
         return Codec("int", lambda v: _whole(Decimal(v).scaleb(scale)), lambda n: Decimal(int(n)).scaleb(-scale), arrow)
     if pa.types.is_nested(arrow) or pa.types.is_null(arrow):
-        raise SchemaError(f"a column of type {arrow} has no order and cannot be part of a layout; choose another column")
+        raise SchemaError(f"a column of type {arrow} has no order, so no layout can cut on it; choose another column")
     return Codec("object", _identity, _identity, arrow)
 
 

@@ -13,6 +13,7 @@ from parquetry.layouts.sample import Sample
 from parquetry.model.box import Box
 from parquetry.model.layout import Cut, Groups, Leaf, Node, TreeLayout
 
+FIRST_CUT = 2  # between null and the lowest value known: a comparison cannot tell null from a value yet unseen below it
 Span = tuple[Numbers, Numbers]  # lowest and highest position per column, both included
 
 
@@ -141,7 +142,7 @@ def rows_below(places: Numbers, lo: int, hi: int, positions: Numbers) -> Numbers
     """How many rows lie below each of the given positions; all lie in [lo, hi]."""
     if hi - lo < 4 * len(places):
         counts = np.cumsum(np.bincount(places - np.int32(lo), minlength=hi - lo + 1))
-        return np.concatenate([[0], counts])[positions - lo]
+        return np.take(np.concatenate([[0], counts]), positions - lo)
     return np.searchsorted(np.sort(places), positions, "left")
 
 
@@ -157,7 +158,7 @@ def median_cut(places: Numbers, block_rows: int, literal: bool = False) -> int |
     if not literal:
         up_to = int(np.count_nonzero(places <= middle))
         if abs(n - 2 * up_to) < abs(n - 2 * below):
-            below, position = up_to, middle + 1
+            below, position = up_to, max(middle + 1, FIRST_CUT)
     return position if block_rows <= below <= n - block_rows else None
 
 
@@ -190,6 +191,7 @@ def best_cut(sample: Sample, part: Part, block_rows: int, medians: bool) -> Pric
     for d in range(len(sample.lines)):
         lows, highs, weight = query_extent(sample, part.queries, d)
         positions = np.concatenate([sample.lo[d, part.queries], sample.hi[d, part.queries] + 1])
+        positions = np.maximum(positions, FIRST_CUT)
         positions = positions[(positions > part.lo[d]) & (positions <= part.hi[d])]
         if medians and (middle := median_cut(part.places[d], block_rows)) is not None:
             positions = np.append(positions, middle)
@@ -214,9 +216,10 @@ def best_cut(sample: Sample, part: Part, block_rows: int, medians: bool) -> Pric
 def _weight_below(bounds: Numbers, weight: Numbers, positions: Numbers) -> Numbers:
     order = np.argsort(bounds)
     total = np.concatenate([[0.0], np.cumsum(weight[order])])
-    return total[np.searchsorted(bounds[order], positions, "left")]
+    return np.take(total, np.searchsorted(bounds[order], positions, "left"))
 
 
 def spread(sample: Sample, part: Part, columns: Sequence[int]) -> Numbers:
     """How wide the node's rows lie in each column, from 0 to 1, counting nulls as the lowest value."""
-    return np.array([np.ptp(np.maximum(sample.coords[d][[part.places[d].min(), part.places[d].max()]], 0)) for d in columns])
+    ends = [sample.coords[d][[part.places[d].min(), part.places[d].max()]] for d in columns]
+    return np.array([np.ptp(np.maximum(pair, 0)) for pair in ends])

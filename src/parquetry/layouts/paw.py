@@ -73,7 +73,8 @@ def split_by_groups(sample: Sample, part: Part, block_rows: int) -> Priced | Non
     hi = np.minimum(sample.hi[:, part.queries], part.hi[:, None])
     groups = _merge([_Group(lo[:, k], hi[:, k], part.queries[[k]]) for k in range(len(part.queries))])
     while True:
-        grown, sizes = [], []
+        grown: list[_Group] = []
+        sizes: list[int] = []
         for g in groups:
             if (len(grown) + 1) * block_rows > part.rows - block_rows:
                 return None  # so many groups of full size leave no room for the rest
@@ -136,7 +137,7 @@ def _query_widths(sample: Sample) -> Numbers:
         share = bounded.mean() if len(bounded) else 0.0
         typical = float(np.clip(width, 0, 1).mean()) if len(width) else _UNASKED_WIDTH
         widths.append(typical * share + (1 - share))
-    return np.maximum(np.array(widths), _LEAST_RADIUS)
+    return np.asarray(np.maximum(widths, _LEAST_RADIUS))
 
 
 def _refine(sample: Sample, part: Part, block_rows: int, widths: Numbers) -> CutAt | None:

@@ -100,8 +100,8 @@ class Positions:
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks() if encoded.num_chunks != 1 else encoded.chunk(0)
         found = [self.find(v) for v in encoded.dictionary.to_pylist()]
-        table = np.array([0, *(left + right + 1 for left, right in found)], dtype=np.int32)
-        return table[np.asarray(pc.add(pc.fill_null(encoded.indices, -1), 1))]
+        table: Numbers = np.array([0, *(left + right + 1 for left, right in found)], dtype=np.int32)
+        return np.take(table, np.asarray(pc.add(pc.fill_null(encoded.indices, -1), 1)))
 
 
 def place_numbers(boundaries: Numbers, numbers: Numbers) -> Numbers:
@@ -111,7 +111,7 @@ def place_numbers(boundaries: Numbers, numbers: Numbers) -> Numbers:
         return _search(boundaries, numbers)
     low = int(whole.min())
     table = _search(boundaries, np.arange(low, int(whole.max()) + 1, dtype=numbers.dtype))
-    return table[whole - low]
+    return np.take(table, whole - low)
 
 
 def as_small_integers(numbers: Numbers) -> Numbers | None:
@@ -131,4 +131,4 @@ def _search(boundaries: Numbers, numbers: Numbers) -> Numbers:
     equal = (at == numbers) & (left < len(boundaries))
     if numbers.dtype.kind == "f" and len(boundaries):
         equal |= np.isnan(at) & np.isnan(numbers) & (left < len(boundaries))
-    return (2 * left + 1 + equal).astype(np.int32)
+    return np.asarray(2 * left + 1 + equal, dtype=np.int32)

@@ -142,9 +142,8 @@ class RegionTable:
             rest = tuple(
                 (max(int(self.lo[n, block]), lo), min(int(self.hi[n, block]), hi)) for n, (lo, hi) in enumerate(asked)
             )
-            taken = [
-                [(int(self.hole_lo[n, h]), int(self.hole_hi[n, h])) for n in range(len(self.lines))] for h in mine.tolist()
-            ]
+            lows, highs = self.hole_lo[:, mine].T.tolist(), self.hole_hi[:, mine].T.tolist()
+            taken = [list(zip(lo, hi, strict=True)) for lo, hi in zip(lows, highs, strict=True)]
             if _covered(rest, taken):
                 match[block] = False
 

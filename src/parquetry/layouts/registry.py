@@ -38,5 +38,5 @@ def learn(name: str, sample: pa.Table, workload: Sequence[LoggedQuery], options:
     if learner is None:
         raise SchemaError(f"unknown layout '{name}'; layouts: {', '.join(LEARNERS)}")
     if name != "key" and not workload and not options.columns:
-        raise SchemaError(f"layout '{name}' needs a workload to learn from: run or import queries, or name columns to cut on")
+        raise SchemaError(f"layout '{name}' needs a workload: run or import queries first, or name columns to cut on")
     return learner(sample, workload, options)

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from parquetry.errors import UnknownColumn
 from parquetry.layouts.codec import Codec, Numbers, codec_for
+from parquetry.layouts.options import LearnOptions
 from parquetry.layouts.positions import Positions, as_small_integers
 from parquetry.layouts.variance import Domain, estimate_delta, extend, in_numbers
-from parquetry.layouts.options import LearnOptions
 from parquetry.model.box import Box
 from parquetry.model.predicate import And, IsNull, NotNull, OneOf, Or, Predicate, Range
 from parquetry.model.values import order_key
@@ -146,3 +146,16 @@ def _coords(line: Positions, domain: Domain) -> Numbers:
     coords[3 : line.top - 1 : 2] = (at[1:] + at[:-1]) / 2
     coords[0], coords[1], coords[line.top] = -1.0, 0.0, 1.0
     return coords
+
+
+def decoded_boxes(sample: Sample) -> list[Box]:
+    """The query boxes of the sample, extended as they were, with real values again."""
+    boxes = []
+    for k in range(sample.lo.shape[1]):
+        sides = {}
+        for d, (column, line) in enumerate(zip(sample.columns, sample.lines, strict=True)):
+            lo, hi = int(sample.lo[d, k]), int(sample.hi[d, k])
+            if (lo, hi) != (0, line.top):
+                sides[column] = line.interval(lo, hi)
+        boxes.append(Box(sides))
+    return boxes

@@ -1,4 +1,4 @@
-"""Workload variance: how far future filters may lie from logged ones, and filters extended by that much (PW-03…PW-06)."""
+"""Workload variance: how far future filters may lie from logged ones, and filters widened by it (PW-03…PW-06)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Domain:
         return 1.0 if math.isnan(at) else min(1.0, max(0.0, at))
 
 
-def in_numbers(amount: float | Mapping[str, Any], columns: Sequence[str], domains: Sequence[Domain]) -> dict[str, float]:
+def in_numbers(
+    amount: float | Mapping[str, Any], columns: Sequence[str], domains: Sequence[Domain]
+) -> dict[str, float]:
     """δ per column in the column's numbers: a share of every domain, or the amounts given."""
     if isinstance(amount, int | float):
         return {c: amount * d.length for c, d in zip(columns, domains, strict=True)}
@@ -57,12 +59,12 @@ def in_numbers(amount: float | Mapping[str, Any], columns: Sequence[str], domain
 def _span(amount: Any, codec: Codec) -> float:
     if isinstance(amount, timedelta):
         if pa.types.is_date(codec.arrow):
-            return amount / timedelta(days=1)
+            return float(amount / timedelta(days=1))
         if pa.types.is_timestamp(codec.arrow):
-            return amount / timedelta(microseconds=1)
+            return float(amount / timedelta(microseconds=1))
     elif codec.kind != "object" and isinstance(amount, int | float | Decimal):
         scale = codec.arrow.scale if pa.types.is_decimal(codec.arrow) else 0
-        return float(amount) * 10**scale
+        return float(amount) * float(10**scale)
     raise SchemaError(f"delta {amount!r} does not fit a column of type {codec.arrow}; give a number, or a timedelta")
 
 
@@ -85,7 +87,8 @@ def _extend(interval: Interval, domain: Domain, span: float) -> Interval:
 
 def distances(future: Numbers, past: Numbers) -> Numbers:
     """Definition 1 between every future and every past query, each given as its bounds in shares (PW-03)."""
-    return np.abs(future[:, None, :] - past[None, :, :]).max(axis=2)
+    apart: Numbers = np.abs(future[:, None, :] - past[None, :, :]).max(axis=2)
+    return apart
 
 
 def estimate_delta(

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from parquetry.catalog import Catalog
@@ -55,7 +56,8 @@ class Maintainer:
     def _advance(self, state: State, stage: Advance) -> None:
         self._warm(state)  # metadata of what becomes visible is in memory before it does (NA-27)
         edit = AdvanceQT({table_id: qt for table_id, _, qt in stage.tables}, stage.database)
-        self._catalog.commit([edit], kind="advance", detail={"qt": stage.database})
+        with suppress(CommitConflict):  # a compaction came in between: the next round sees it
+            self._catalog.commit([edit], kind="advance", detail={"qt": stage.database})
 
     def _compact(self, state: State, stage: Compact) -> bool:
         try:

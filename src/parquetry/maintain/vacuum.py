@@ -7,11 +7,11 @@ Files go first, then their rows in the catalog: a crash between the two leaves r
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from parquetry import failpoints
 from parquetry.catalog import Catalog
+from parquetry.catalog.leases import ATTEMPT
 from parquetry.storage.delta_writer import delta_directory
 from parquetry.storage.store import Store
 
@@ -28,7 +28,7 @@ class Vacuumed:
 
 def vacuum(catalog: Catalog, store: Store, *, grace_s: float = DEFAULT_GRACE_S, dry_run: bool = False) -> Vacuumed:
     """Removes garbage older than ``grace_s`` seconds; with ``dry_run`` only counts it."""
-    before = time.time() - grace_s
+    before = catalog.now() - grace_s
     # What is pinned is read once, before anything is chosen: a later reader pins the present version or a newer one.
     version = catalog.version()
     pinned = catalog.oldest_pinned()
@@ -57,7 +57,7 @@ def _orphans(catalog: Catalog, store: Store, before: float) -> tuple[list[str], 
     """Files that no delta in the catalog names, old enough and not of a live attempt."""
     # Attempts and files are listed before the catalog is asked for deltas: a delta committed in between is then
     # known, never taken for an orphan.
-    attempts = catalog.live_resources("attempt:")
+    attempts = catalog.live_resources(ATTEMPT)
     found = store.list()
     known = catalog.known_delta_ids()
     published = {f.path for t in catalog.state().tables.values() for d in t.deltas for f in (*d.files, d.index)}
@@ -66,7 +66,7 @@ def _orphans(catalog: Catalog, store: Store, before: float) -> tuple[list[str], 
     for path, length, changed in found:
         folder = path.split("/")[1] if path.count("/") == 2 else ""
         # A replaced delta's files are not orphans; a live delta's folder may hold what a slow, retried task left.
-        wanted = path in published or (folder in known and folder not in live) or f"attempt:{folder}" in attempts
+        wanted = path in published or (folder in known and folder not in live) or ATTEMPT + folder in attempts
         if folder and not wanted and changed.timestamp() <= before:
             orphans.append(path)
             size += length

@@ -78,11 +78,11 @@ class Interval:
 
     def hull(self, other: Interval) -> Interval:
         """The smallest interval around both."""
+        nulls = self.nulls or other.nulls
         if not self._any_value() or not other._any_value():
             base = self if self._any_value() else other
-            nulls = self.nulls or other.nulls
-            return Interval(None if nulls else base.lo, base.hi, base.lo_open and not nulls, base.hi_open, nulls, base.values)
-        nulls = self.nulls or other.nulls
+            lo, lo_open = (None, False) if nulls else (base.lo, base.lo_open)
+            return Interval(lo, base.hi, lo_open, base.hi_open, nulls, base.values)
         hi, hi_open = None, False
         if self.hi is not None and other.hi is not None:
             first = (order_key(self.hi), not self.hi_open) >= (order_key(other.hi), not other.hi_open)

@@ -39,6 +39,9 @@ class Settings:
             value = getattr(self, f.name)
             if f.type == "int" and (not isinstance(value, int) or value < 1):
                 raise SchemaError(f"setting '{f.name}' must be a whole number of at least 1, not {value!r}")
+        if self.max_query_deltas < 2:
+            # What is visible and what is not yet cannot be merged with each other, so a table may need one of each.
+            raise SchemaError("max_query_deltas must be at least 2")
         if self.compaction_width < 2 or self.compaction_fan_in < 2:
             raise SchemaError("compaction merges at least 2 deltas: raise compaction_width and compaction_fan_in")
         if self.compression not in ("snappy", "zstd", "lz4", "none"):

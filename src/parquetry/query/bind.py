@@ -1,4 +1,4 @@
-"""SQL text to what planning needs: the tables it reads, the columns and filters of each, and a local plan if there is one."""
+"""SQL text to what planning needs: the tables it reads, columns and filters of each, and a local plan or why not."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ _PARTS: dict[type[exp.Expr], str] = {
     exp.Day: "day",
     exp.DayOfMonth: "dayofmonth",
 }
+_NARROW_DIGITS = 18  # of a decimal that DuckDB holds in 64 bits
 _READ_ARGS = {"this", "expression", "expressions", "table", "low", "high", "negate", "ifs", "default", "true", "false"}
 _READ_ARGS |= {"to", "safe", "typed", "quoted", "is_string", "unit", "big_int", "_type"}
 
@@ -233,7 +234,7 @@ class Expressions:
             raise Refused(f"{a.type} {op} {b.type}")
         name = _named(f"({{}} {op} {{}})", [a, b])
         if decimal_of(type_) and op == "*":
-            sides = [f"CAST({t.sql} AS {_as_decimal_text(x)})" for t, x in ((a, left), (b, right))]
+            sides = [convert(a, _wide(left, type_)), convert(b, decimal(*(as_decimal(right) or (0, 0))))]
         else:
             sides = [convert(a, type_), convert(b, type_)]
         return _made(type_, f"CAST(({sides[0]} {op} {sides[1]}) AS {duck_type(type_)})", name, [a, b])
@@ -348,10 +349,11 @@ def _string_becomes(other: str) -> str:
     return "double" if is_numeric(other) else other
 
 
-def _as_decimal_text(type_: str) -> str:
-    digits = as_decimal(type_)
-    assert digits is not None
-    return duck_type(decimal(*digits))
+def _wide(factor: str, product: str) -> str:
+    """The factor's type, in 128 bits when the product needs them: DuckDB multiplies in the width of its operands."""
+    precision, scale = as_decimal(factor) or (0, 0)
+    narrow = (decimal_of(product) or (0, 0))[0] <= _NARROW_DIGITS
+    return decimal(precision if narrow else max(precision, _NARROW_DIGITS + 1), scale)
 
 
 def _constant_name(c: Constant) -> str | None:

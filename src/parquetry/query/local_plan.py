@@ -56,10 +56,10 @@ class LocalPlan:
     def sql(self, source: str) -> str:
         """The DuckDB statement over ``source``, a relation or table function with the table's columns.
 
-        Its result's columns are to be renamed and cast to ``schema``: DuckDB has no two columns of one name.
+        Its result is to be renamed and cast to ``schema``: DuckDB changes a column's name that appears twice.
         """
-        names = (quote(f"{i}") for i in range(len(self.outputs)))
-        listed = ", ".join(f"{text} AS {name}" for text, name in zip(self.outputs, names, strict=True))
+        named = zip(self.outputs, self.schema.names, strict=True)
+        listed = ", ".join(f"{text} AS {quote(name)}" for text, name in named)
         parts = [f"SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {source} AS {quote(_ROWS)}"]
         if self.where:
             parts.append("WHERE " + " AND ".join(c.sql for c in self.where))
@@ -230,6 +230,8 @@ class _Planner:
         whole = where.this.unnest()
         parts = list(whole.flatten()) if isinstance(whole, exp.And) else [whole]
         compiled = [bare.boolean(p) for p in parts]
+        if [t.type for t in compiled] == ["void"]:
+            raise Refused("WHERE NULL has no type")
         return tuple(Conjunct(t.sql, t.columns) for t in compiled)
 
     def _group_expressions(self) -> list[exp.Expr]:
@@ -271,11 +273,12 @@ class _Planner:
         def replaced(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and not node.table:
                 aliased = self._aliased(node.name)
-                if aliased is not None and node.name.lower() in self.known and normal(aliased) != normal(node):
-                    if not prefer_output:
-                        raise Refused(f"the name {node.name} is both a column and an alias")
-                if aliased is not None:
-                    return exp.Paren(this=aliased.copy())
+                if aliased is None:
+                    return node
+                twofold = node.name.lower() in self.known and normal(aliased) != normal(node)
+                if twofold and not prefer_output:
+                    raise Refused(f"the name {node.name} is both a column and an alias")
+                return exp.Paren(this=aliased.copy())
             return node
 
         return e.transform(replaced)

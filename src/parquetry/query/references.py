@@ -24,8 +24,11 @@ _MAX_REFS = 200
 """CTEs are read once per mention, so that each mention has its own filters; beyond this many, only once."""
 _READ_APART = {"from_", "joins", "with_", "laterals", "hint", "kind", "operation_modifiers"}
 _LIMITS = ("limit", "offset", "qualify", "sample", "match", "pivots")
-_PLAIN_ABOVE = (exp.Binary, exp.Unary, exp.AggFunc, exp.Alias, exp.Ordered, exp.Between, exp.In, exp.Case, exp.If)
-_PLAIN_ABOVE += (exp.Cast, exp.Coalesce, exp.Order, exp.Group, exp.Where, exp.Having, exp.Distinct, exp.Select)
+_PLAIN_ABOVE = (
+    *(exp.Binary, exp.Unary, exp.AggFunc, exp.Alias, exp.Ordered, exp.Between, exp.In, exp.Case, exp.If, exp.Cast),
+    *(exp.Coalesce, exp.Order, exp.Group, exp.Where, exp.Having, exp.Distinct, exp.Select),
+)
+"""What may stand between a SELECT and a name without giving the name another meaning than a column."""
 
 
 class TooManyRefs(Exception):
@@ -95,7 +98,9 @@ class _Finder:
     def _with(self, node: exp.Expr, env: dict[str, _Cte]) -> tuple[dict[str, _Cte], list[_Cte]]:
         clause = node.args.get("with_")
         declared: list[_Cte] = []
-        for c in clause.expressions if clause is not None else []:
+        if clause is None:
+            return env, declared
+        for c in clause.expressions:
             columns = [i.name for i in c.args["alias"].args.get("columns") or []]
             cte = _Cte(c.this, columns, env, bool(clause.args.get("recursive")))
             if cte.recursive:
@@ -357,9 +362,8 @@ class _Finder:
                     if target.frozen or any(moved in conjuncts(p) for p in target.found):
                         continue
                     target.found.append(moved)
-                    target.notes.append(
-                        f"used: {edge.target.column} equals {edge.source.ref.alias}.{edge.source.column}, which is filtered"
-                    )
+                    other = f"{edge.source.ref.alias}.{edge.source.column}"
+                    target.notes.append(f"used: {edge.target.column} equals {other}, which is filtered")
                     changed = True
 
     # -- outputs ----------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def literal(c: Constant) -> str:
         case "string":
             if "\0" in value:
                 raise Refused("a string constant with a zero byte")
-            return "'" + value.replace("'", "''") + "'"
+            return "'" + str(value).replace("'", "''") + "'"
         case "binary":
             return f"unhex('{value.hex()}')"
         case "date":

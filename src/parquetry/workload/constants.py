@@ -23,7 +23,7 @@ from parquetry.workload.coercion import (
     is_numeric,
 )
 
-EXACT = Context(prec=200, traps=[InvalidOperation, Inexact])
+EXACT = Context(prec=1200, traps=[InvalidOperation, Inexact])
 _DATE = re.compile(r"\s*(\d{4})-(\d{1,2})-(\d{1,2})\s*")
 _TIMESTAMP = re.compile(
     r"\s*(\d{4})-(\d{1,2})-(\d{1,2})"
@@ -167,7 +167,7 @@ def _cast_number(c: Constant, target: str) -> Constant | None:
     if target == "double":
         return _ranged(target, float(c.value))
     if target == "float":
-        return _ranged(target, float(np.float32(c.value))) if c.type in ("double", "float") else None
+        return _ranged(target, nearest_float32(c.value))
     if not is_exact(c.type):
         return None
     if target in INTEGRAL:
@@ -175,6 +175,18 @@ def _cast_number(c: Constant, target: str) -> Constant | None:
     precision, scale = decimal_of(target) or (0, 0)
     value = EXACT.quantize(Decimal(c.value), Decimal(1).scaleb(-scale))
     return Constant(target, value) if abs(value) < Decimal(10) ** (precision - scale) else None
+
+
+def nearest_float32(value: float | int | Decimal) -> float:
+    """The float nearest to ``value``, rounded once; raises ValueError where two are equally near."""
+    exact, first = Decimal(value), np.float32(float(value))
+    if not np.isfinite(first):
+        return float(first)
+    near = [float(first), *(float(np.nextafter(first, np.float32(side))) for side in (math.inf, -math.inf))]
+    gaps = sorted((abs(EXACT.subtract(Decimal(n), exact)), n) for n in near if math.isfinite(n))
+    if len(gaps) > 1 and gaps[0][0] == gaps[1][0]:
+        raise ValueError(f"{value} lies between two floats")
+    return gaps[0][1]
 
 
 def _parse(text: str, target: str) -> Constant | None:

@@ -229,5 +229,6 @@ def _target(e: exp.Cast) -> str | None:
 
 
 def _unknown(e: exp.Expr) -> Anything:
-    text = e.sql("spark")
-    return Anything(f"not a comparison of one column with a constant: {text[:80]}")
+    if isinstance(e, exp.Binary) and isinstance(e.this, exp.Column) and isinstance(e.expression, exp.Column):
+        return Anything("it compares two columns")
+    return Anything("it is not a comparison of one column with a constant")
