@@ -110,7 +110,7 @@ def _late_batch(tour: Tour, batches: list[Batch]) -> None:
     tour.maintain()
     after = tour.count_orders()
     tour.show_freshness()
-    tour.say("The deltas of each table became one, so the same question reads less:")
+    tour.say("After compaction the same question opens fewer deltas:")
     tour.show_deltas()
     if not 0 < before < after:
         raise ParquetryError(f"the QT showed {before} orders, then {after}; please report this")

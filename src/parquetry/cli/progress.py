@@ -42,17 +42,17 @@ class _Bar(Work):
 
 
 class _Lines(Work):
+    """A line at the first report and then now and then: work that is soon done or refused says nothing."""
+
     def __init__(self) -> None:
-        self._what = ""
-        self._told = time.monotonic()
+        self.start("")
 
     def start(self, what: str) -> None:
-        self._what, self._told = what, time.monotonic()
-        print(what, file=sys.stderr, flush=True)
+        self._what, self._due = what, 0.0
 
     def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() - self._told >= _LINE_EVERY_S:
-            self._told = time.monotonic()
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _LINE_EVERY_S
             print(f"{self._what}: {done} of {total}", file=sys.stderr, flush=True)
 
 

@@ -116,24 +116,27 @@ class Tour:
 
     def ask(self) -> None:
         """Every question on both executors; different answers end the demo with an error."""
-        rows = []
-        for question in questions(self._scale):
-            self._wh.sql(question.sql, executor="local").arrow()
-            local = self._wh.sql(question.sql, executor="local")
-            spark = self._wh.sql(question.sql, executor="spark")
-            _check(question, local.arrow(), spark.arrow(), "the local executor", "Spark")
-            rows.append(self._asked(question, local.stats, spark.stats))
-        every_rule = list(RULE_MEANINGS)
-        for question in spark_questions():
-            spark = self._wh.sql(question.sql, executor="spark")
-            plain = self._wh.sql(question.sql, executor="spark", off=every_rule)
-            _check(question, spark.arrow(), plain.arrow(), "Spark", "Spark with every rule off")
-            rows.append(self._asked(question, None, spark.stats))
+        shared, only_spark = questions(self._scale), spark_questions()
+        rows: list[list[Any]] = []
+        with shown("ask") as work:
+            for question in shared:
+                work(len(rows), len(shared) + len(only_spark))
+                self._wh.sql(question.sql, executor="local").arrow()
+                local = self._wh.sql(question.sql, executor="local")
+                spark = self._wh.sql(question.sql, executor="spark")
+                _check(question, local.arrow(), spark.arrow(), "the local executor", "Spark")
+                rows.append(self._asked(question, local.stats, spark.stats))
+            for question in only_spark:
+                work(len(rows), len(shared) + len(only_spark))
+                spark = self._wh.sql(question.sql, executor="spark")
+                plain = self._wh.sql(question.sql, executor="spark", off=list(RULE_MEANINGS))
+                _check(question, spark.arrow(), plain.arrow(), "Spark", "Spark with every rule off")
+                rows.append(self._asked(question, None, spark.stats))
         self._out.print(
             table_of(("question", "rows", "local ms", "Spark ms", "blocks read", "skipped by", "read"), rows)
         )
         self.say(
-            f"   Both executors gave the same answer to all {len(questions(self._scale))} questions they share; "
+            f"   Both executors gave the same answer to all {len(shared)} questions they share; "
             "joins and windows gave the same with every rule off."
         )
 

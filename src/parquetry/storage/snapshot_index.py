@@ -23,11 +23,16 @@ _UNKNOWN = -1
 
 
 class SnapshotIndex:
-    """Row group ``i`` counts through the tables in their order. A column's bounds are prepared on first use."""
+    """Row group ``i`` counts through the tables in their order. A column's bounds are prepared on first use.
 
-    def __init__(self, tables: Sequence[RowGroupTable], schema: TableSchema) -> None:
+    ``paths`` are the data files of all deltas, in the order of the deltas.
+    """
+
+    def __init__(self, tables: Sequence[RowGroupTable], schema: TableSchema, deltas: Sequence[Delta] = ()) -> None:
         self.tables = tuple(tables)
         self.schema = schema
+        self.paths = [f.path for d in deltas for f in d.files]
+        self._files_before = np.cumsum([0, *(len(d.files) for d in deltas)])
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(t) for t in tables], dtype=np.int64)))
         self._bounds: dict[str, Bounds | None] = {}
         self._nulls: dict[str, Ints] = {}
@@ -43,6 +48,15 @@ class SnapshotIndex:
     @cached_property
     def rows(self) -> Ints:
         return self.numbers("rows")
+
+    @cached_property
+    def bytes(self) -> Ints:
+        return self.numbers("bytes")
+
+    @cached_property
+    def path_of(self) -> Ints:
+        """The ordinal in ``paths`` of the file that holds each row group."""
+        return self._files_before[self.delta] + self.numbers("file")
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
@@ -90,7 +104,7 @@ def open_snapshot(store: Store, deltas: Sequence[Delta], schema: TableSchema) ->
     """The row groups of the deltas, under the table's current schema; made once per process and snapshot."""
 
     def load() -> SnapshotIndex:
-        return SnapshotIndex([open_index(store, d.index).row_groups() for d in deltas], schema)
+        return SnapshotIndex([open_index(store, d.index).row_groups() for d in deltas], schema, deltas)
 
     key = ("snapshot", store.url(""), tuple(d.index.path for d in deltas), tuple(schema.columns), schema.key)
     weight_per_row_group = 32 * len(schema.columns)

@@ -45,19 +45,12 @@ def _prune_table(t: TablePlan, store: Store, proofs: Sequence[str]) -> TablePlan
         skipped = found.skipped_by if len(t.refs) == 1 else {}
     if len(t.refs) > 1 and not keep.all():
         skipped = {"all references": int(np.count_nonzero(~keep))}
-    files: set[str] = set()
-    for i, (delta, table) in enumerate(zip(t.deltas, index.tables, strict=True)):
-        offset = int(index.offsets[i])
-        mine = keep[offset : offset + len(table)]
-        ordinals = np.asarray(table.batch["file"])
-        for ordinal in np.unique(ordinals[mine]):
-            files.add(delta.files[ordinal].path)
     return replace(
         t,
         groups_total=len(index),
         groups_read=int(np.count_nonzero(keep)),
         rows=int(index.rows[keep].sum()),
-        bytes=int(index.numbers("bytes")[keep].sum()),
-        files=frozenset(files),
+        bytes=int(index.bytes[keep].sum()),
+        files=frozenset(index.paths[i] for i in np.unique(index.path_of[keep])),
         skipped_by=skipped,
     )

@@ -1,0 +1,61 @@
+"""No verb, option, rule or setting without its place in the documentation."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from parquetry.cli.app import app
+from parquetry.model.settings import Settings
+from parquetry.query.engine import RULES
+
+DOCS = Path(__file__).parents[2] / "docs"
+CLI = (DOCS / "cli.md").read_text()
+SETTINGS = (DOCS / "settings.md").read_text()
+COMMAND: Any = typer.main.get_command(app)
+
+
+def section(verb: str) -> str:
+    found = re.search(rf"^### {re.escape(verb)}\n(.*?)(?=^##|\Z)", CLI, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/cli.md has no section '### {verb}'"
+    return found[1]
+
+
+@pytest.mark.parametrize("verb", sorted(COMMAND.commands))
+def test_every_verb_and_its_options_are_documented_with_an_example(verb: str) -> None:
+    text = section(verb)
+    assert re.search(rf"^parquetry (-w \S+ )?{re.escape(verb)}\b", text, re.MULTILINE), "an example is missing"
+    options = {o for p in COMMAND.commands[verb].params for o in p.opts if o.startswith("--")} - {"--json", "--help"}
+    missing = sorted(o for o in options if o not in text)
+    assert not missing
+
+
+def test_no_section_without_a_verb() -> None:
+    assert set(re.findall(r"^### (.*)$", CLI, re.MULTILINE)) == set(COMMAND.commands)
+
+
+def test_global_options_are_documented() -> None:
+    head = CLI.partition("\n## ")[0]
+    missing = [o for p in COMMAND.params for o in p.opts if o not in head]
+    assert not missing
+    assert "PARQUETRY_WAREHOUSE" in head
+    assert "--json" in head
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_documented(rule: str) -> None:
+    assert f"`{rule}`" in section("rules")
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Settings), ids=lambda f: f.name)
+def test_every_setting_is_documented_with_its_default(field: dataclasses.Field[Any]) -> None:
+    assert f"| `{field.name}` | {field.default} |" in SETTINGS
+
+
+def test_no_documented_setting_is_unknown() -> None:
+    assert set(re.findall(r"^\| `(\w+)` \|", SETTINGS, re.MULTILINE)) == {f.name for f in dataclasses.fields(Settings)}
