@@ -37,8 +37,8 @@ def about_this_run() -> dict[str, Any]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0] if names else cpu
+        named = (line for line in info.read_text().splitlines() if line.startswith("model name"))
+        cpu = next(named, cpu).rpartition(":")[2].strip()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
@@ -59,8 +59,9 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def verdicts(checks: Iterable[Check]) -> str:
-    rows = [{"": "pass" if c.passed else "FAIL", "figure": c.name, "limit": c.limit, "measured": c.measured} for c in checks]
-    return table(rows, ["", "figure", "limit", "measured"])
+    columns = ("", "figure", "limit", "measured")
+    cells = [("pass" if c.passed else "FAIL", c.name, c.limit, c.measured) for c in checks]
+    return table([dict(zip(columns, row, strict=True)) for row in cells], columns)
 
 
 def save(out: Path, name: str, results: Mapping[str, Any], checks: Sequence[Check], text: str) -> None:

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -24,8 +25,8 @@ from parquetry.layouts.options import LearnOptions
 Rows = list[dict[str, Any]]
 DEFAULT = Setting()
 OSM = Setting(dims=2)
-SWEPT = [BY_NAME[n] for n in ("Qd-tree", "Qd-tree on Q_F*", "PAW", "k-d stop", "k-d skip")]
-SWEPT_OSM = [BY_NAME[n] for n in ("Qd-tree", "Qd-tree on Q_F*", "PAW", "PAW refined", "k-d skip")]
+SWEPT = [BY_NAME[n] for n in ("Qd-tree", "Qd-tree on Q_F*", "PAW as printed", "PAW", "k-d stop", "k-d skip")]
+SWEPT_OSM = [BY_NAME[n] for n in ("Qd-tree", "Qd-tree on Q_F*", "PAW as printed", "PAW", "PAW refined", "k-d skip")]
 SWEEPS: dict[str, list[tuple[object, dict[str, object]]]] = {
     "#Q": [(n, {"history": n}) for n in (10, 25, 50, 100, 200, 400)],
     "delta %": [(d, {"delta": d / 100}) for d in (0.5, 1, 2, 5)],
@@ -86,8 +87,8 @@ def unknown_delta(data: Dataset, seeds: Sequence[int]) -> Rows:
             ways: dict[str, dict[str, object]] = {
                 "PAW": {"refine": False},
                 "unknown": {"delta": None},
+                "largest": {"delta": None, "delta_quantile": 1.0},
                 "matching": {"delta": None, "delta_estimate": "matching"},
-                "quantile .9": {"delta": None, "delta_quantile": 0.9},
             }
             for name, change in ways.items():
                 layout, _ = make(workload, BY_NAME["PAW refined"], **change)
@@ -120,14 +121,14 @@ def plugins(data: Dataset, seeds: Sequence[int]) -> dict[str, Rows]:
         layout, _ = make(workload, BY_NAME["PAW"])
         plain = cost(layout, workload)
         for method in ("gaps", "str"):
-            for count in (1, 2, 3, 4, 6, 8):
+            for count in (1, 3, 6):
                 with_boxes = cost(layout, workload, layout.boxes(workload.columns, count, method))
                 boxes.setdefault(f"{count} {method}", []).append(1 - with_boxes / plain)
         options = LearnOptions(data.block_rows, columns=workload.columns, delta=workload.setting.delta)
         for share in (5, 10, 20, 40):
             extra = choose_extra_blocks(layout.spec, data.table, workload.logged, options, data.rows * share // 100)
             space.setdefault(f"{share} %", []).append(1 - cost(layout, workload, extra=extra) / plain)
-        note(f"E6 seed {seed}: boxes {[f'{k} {v[-1]:.3f}' for k, v in boxes.items()]} space {[v[-1] for v in space.values()]}")
+        note(f"E6 seed {seed}: {({k: round(v[-1], 3) for k, v in {**boxes, **space}.items()})}")
     return {
         "boxes": [{"boxes per block": k, "saved %": 100 * mean(v)} for k, v in boxes.items()],
         "space": [{"extra space": k, "saved %": 100 * mean(v)} for k, v in space.items()],
@@ -137,7 +138,7 @@ def plugins(data: Dataset, seeds: Sequence[int]) -> dict[str, Rows]:
 def layout_time(data: Dataset, runs: int) -> Rows:
     """PW-E8: seconds to learn from all rows, the methods taking turns."""
     workload = Workload(data, DEFAULT, 0)
-    times: dict[str, list[float]] = {"Qd-tree": [], "PAW": [], "PAW refined": []}
+    times: dict[str, list[float]] = {"Qd-tree": [], "PAW as printed": [], "PAW": [], "PAW refined": []}
     for _ in range(runs):
         for name, seconds in times.items():
             seconds.append(make(workload, BY_NAME[name])[1])
@@ -157,14 +158,15 @@ def judge(results: Mapping[str, Any]) -> list[Check]:
 
     if e1 := results.get("E1"):
         d, zero = average(e1["default"]), average(e1["delta 0"])
-        at_most("E1 PAW / LBblk", d["PAW"] / d["LBblk"], 1.4)
-        at_least("E1 Qd-tree / PAW", d["Qd-tree"] / d["PAW"], 8)
-        at_least("E1 k-d stop / PAW", d["k-d stop"] / d["PAW"], 3)
-        at_least("E2 delta 0: Qd-tree / PAW", zero["Qd-tree"] / zero["PAW"], 1.1)
-        at_least("E2 delta 0: k-d stop / PAW", zero["k-d stop"] / zero["PAW"], 4)
+        for paw, bound in (("PAW as printed", 1.4), ("PAW", 1.17)):
+            at_most(f"E1 {paw} / LBblk", d[paw] / d["LBblk"], bound)
+            at_least(f"E1 Qd-tree / {paw}", d["Qd-tree"] / d[paw], 8)
+            at_least(f"E1 k-d stop / {paw}", d["k-d stop"] / d[paw], 3)
+            at_least(f"E2 delta 0: Qd-tree / {paw}", zero["Qd-tree"] / zero[paw], 1.1)
+            at_least(f"E2 delta 0: k-d stop / {paw}", zero["k-d stop"] / zero[paw], 4)
     if e3 := results.get("E3"):
         ratios = [r["Qd-tree"] / r["PAW"] for r in e3["#Q"]]
-        at_most("E3 Qd-tree / PAW falls with #Q: steps up", sum(b > a for a, b in zip(ratios, ratios[1:], strict=False)), 0)
+        at_most("E3 Qd-tree / PAW falls with #Q: steps up", sum(b > a for a, b in pairwise(ratios)), 0)
         at_least("E3 Qd-tree / PAW at 10 queries", ratios[0], 40)
         for name in ("delta %", "gamma %"):
             paw = [r["PAW"] for r in e3[name]]
@@ -180,7 +182,8 @@ def judge(results: Mapping[str, Any]) -> list[Check]:
             at_most(f"E3 PAW less sensitive to {name}: its spread / Qd-tree's", spread["PAW"] / spread["Qd-tree"], 1.0)
     if e4 := results.get("E4"):
         d = average(e4["default"])
-        at_most("E4 OSM PAW / LBblk", d["PAW"] / d["LBblk"], 1.75)
+        at_most("E4 OSM PAW as printed / LBblk", d["PAW as printed"] / d["LBblk"], 1.75)
+        at_most("E4 OSM PAW / LBblk", d["PAW"] / d["LBblk"], 1.5)
         few, many = e4["sweeps"]["#Q"][0], e4["sweeps"]["#Q"][-1]
         skewed = e4["sweeps"]["distribution"][1]
         best = max(few["Qd-tree"] / few["PAW"], skewed["Qd-tree"] / skewed["PAW"])
@@ -193,15 +196,15 @@ def judge(results: Mapping[str, Any]) -> list[Check]:
         at_most("E5 unknown delta, skewed: / PAW", skewed["unknown"] / skewed["PAW"], 1.25)
         mix = e5["mix"]
         at_most("E5 all queries random: PAW / k-d stop", mix[-1]["PAW refined"] / mix[-1]["k-d stop"], 1.0)
-        falls = sum(b["PAW refined"] < a["PAW refined"] * 0.97 for a, b in zip(mix, mix[1:], strict=False))
+        falls = sum(b["PAW refined"] < a["PAW refined"] * 0.97 for a, b in pairwise(mix))
         at_most("E5 cost grows with random queries: steps down", falls, 0)
     if e6 := results.get("E6"):
         saved = {r["boxes per block"]: r["saved %"] for r in e6["boxes"]}
         at_least("E6 three boxes per block: % saved", max(saved["3 gaps"], saved["3 str"]), 8)
         at_least("E6 20 % extra space: % saved", {r["extra space"]: r["saved %"] for r in e6["space"]}["20 %"], 9)
     if e8 := results.get("E8"):
-        at_most("E8 layout time: PAW / Qd-tree", e8[1]["median s"] / e8[0]["median s"], 3)
-        at_most("E8 layout time: PAW refined / Qd-tree", e8[2]["median s"] / e8[0]["median s"], 3)
+        for row in e8[1:]:
+            at_most(f"E8 layout time: {row['method']} / Qd-tree", row["median s"] / e8[0]["median s"], 3)
     return checks
 
 
@@ -250,13 +253,13 @@ def draw_layouts(data: Dataset, out: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="600,000 rows and 2 seeds: a smoke test of minutes")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="600,000 rows everywhere, and 2 seeds unless given")
+    parser.add_argument("--seeds", type=int, default=None, help="random seeds; 5 unless --quick")
     parser.add_argument("--only", default="E1,E3,E4,E5,E6,E8", help="protocols to run (E1 includes E2)")
-    parser.add_argument("--sweep-rows", type=int, default=1_500_000, help="rows in sweeps (0: all); blocks stay 586")
+    parser.add_argument("--sweep-rows", type=int, default=600_000, help="rows in sweeps (0: all); blocks stay 586")
     parser.add_argument("--out", type=Path, default=Path("build/bench/paw"))
     args = parser.parse_args()
-    seeds = range(2 if args.quick else args.seeds)
+    seeds = range(args.seeds or (2 if args.quick else 5))
     wanted = args.only.split(",")
     args.out.mkdir(parents=True, exist_ok=True)
 

@@ -19,6 +19,7 @@ FAILPOINTS: tuple[tuple[str, str], ...] = (
     ("compact.start", "a compaction holds its lease; nothing is written"),
     ("compact.before_commit", "the merged delta is complete on disk; the old ones are live"),
     ("compact.committed", "the merged delta is live; the old ones are garbage; the lease is still there"),
+    ("relayout.before_commit", "the table is rewritten in its new layout; the old deltas are live"),
     ("vacuum.start", "garbage is chosen and the horizon raised; nothing is deleted"),
     ("vacuum.files", "the files of one replaced delta are deleted; its rows are there"),
     ("vacuum.rows", "the rows of all replaced deltas are deleted; orphans are there"),

@@ -25,6 +25,16 @@ LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?$|spark://|yarn$|k8s://")
 
+# What answers depend on, and what files are listed by: the same whatever session the user brought.
+MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+}
+
+# An option of Spark's file readers: a name is a name, whatever brackets or stars are in it.
+EXACT_PATHS = ("__globPaths__", "false")
+
 GIB = 1 << 30
 # In local mode the driver is also the executor; a quarter leaves room for the Python workers and the page cache.
 DRIVER_MEMORY_SHARE = 4
@@ -70,8 +80,19 @@ def session(master: str | None = None, options: Mapping[str, str] | None = None)
                 "check the master's address (PARQUETRY_MASTER) and the memory that is free"
             ) from error
         # PySpark prints every failed query as JSON on stderr; the caller gets the same as an exception.
-        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
         return started
+
+
+def private_session(spark: SparkSession) -> SparkSession:
+    """A session with the user's settings and functions but its own temporary views, and one meaning of time."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # type: ignore[no-untyped-call]
+    for name, value in MEANING.items():
+        session.conf.set(name, value)
+    return session
 
 
 def default_settings(master: str, cores: int, memory: int) -> dict[str, str]:

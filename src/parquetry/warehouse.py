@@ -18,6 +18,7 @@ from parquetry.errors import SchemaError, WarehouseError
 from parquetry.ingest.ingest import Ingested, ingest
 from parquetry.ingest.stream import start_stream
 from parquetry.maintain.pick import Stage, pick
+from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
 from parquetry.maintain.run import Maintainer
 from parquetry.maintain.vacuum import DEFAULT_GRACE_S, Vacuumed, vacuum
 from parquetry.maintain.verify import Problem, verify
@@ -29,6 +30,7 @@ from parquetry.progress import Listener, watch_tasks
 from parquetry.query.engine import Engine
 from parquetry.query.explain import Explanation
 from parquetry.query.result import Result
+from parquetry.query.workload import Imported, import_queries, logged_workload, split_statements, workload_of
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -252,6 +254,40 @@ class Warehouse:
             # Spark is watched only from its first use on: publishing a QT needs none.
             with watch_tasks(self.spark, progress if self._session is not None else None):
                 yield stage
+
+    # -- layouts ----------------------------------------------------------------------------------
+
+    def import_workload(self, path: str | os.PathLike[str]) -> Imported:
+        """Adds a file of SQL queries to the query log; what cannot be used is reported with its line."""
+        return import_queries(self.catalog, self._schemas(), Path(path))
+
+    def relayout(
+        self,
+        table: str,
+        learner: str,
+        *,
+        workload: str | os.PathLike[str] | None = None,
+        options: RelayoutOptions | None = None,
+        queries: int = 10_000,
+        phase: Phase = lambda _: None,
+        progress: Listener | None = None,
+    ) -> Relaid:
+        """Learns a layout from the newest logged queries, or those of the file ``workload``, and rewrites the table."""
+        t = self.catalog.state().table(table)
+        self._engine.log.flush()
+        if workload is not None:
+            statements = [sql for _, sql in split_statements(Path(workload).read_text(encoding="utf-8"))]
+            found = workload_of(statements, t.name, self._schemas())
+        else:
+            found = logged_workload(self.catalog, t.name, self._schemas(), queries)
+        holder = f"relayout:{os.getpid()}"
+        with watch_tasks(self.spark, progress):
+            return relayout(
+                self.catalog, self.store, self.spark, t.name, learner, found, options or RelayoutOptions(), holder, phase
+            )
+
+    def _schemas(self) -> dict[str, TableSchema]:
+        return {t.name: t.schema for t in self.catalog.state().tables.values()}
 
     # -- queries ----------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("qdtree", {"variant": "extended", "delta": 0.02}),
     ("paw", {"refine": False, "delta": 0.05}),
     ("paw", {"delta": 0.0}),
+    ("paw", {"delta": 0.01, "variant": "paper"}),
     ("paw", {"delta_estimate": "matching"}),
 ]
 

@@ -122,7 +122,7 @@ def test_extension_is_a_share_of_the_domain_an_amount_or_nothing_for_categories(
 def test_unknown_delta_is_the_distance_of_later_queries_to_their_nearest_earlier_one() -> None:
     earlier = [box(10, 20, 10, 20), box(50, 60, 50, 60)]
     later = [box(12, 21, 10, 20), box(50, 60, 55, 65)]
-    spec = learn_paw(SQUARE, [LoggedQuery(q) for q in earlier + later], LearnOptions(500))
+    spec = learn_paw(SQUARE, [LoggedQuery(q) for q in earlier + later], LearnOptions(500, delta_quantile=1.0))
     assert spec.options["delta"] == pytest.approx(0.05, rel=1e-2)
     one_to_one = learn_paw(
         SQUARE, [LoggedQuery(q) for q in [*earlier, later[0], later[0]]], LearnOptions(500, delta_estimate="matching")

@@ -12,7 +12,11 @@ _NUMBERS = ["0", "1", "-1", "3", "5", "-7", "127", "40", "0.5", "-0.05", "5.5", 
 _NUMBERS += ["1e0", "0.1D", "1.5e0", "-2.25D", "1e10", "2 * 3 - 1", "0.06 - 0.01", "3L", "(1 + 1)", "9007199254740993"]
 _NUMBERS += ["0.1", "0.1F", "1.5F", "1e300", "-99999.9999", "12345678901234567890.123456", "16777217"]
 _DATES = ["DATE '2020-01-01'", "'2020-02-29'", "CAST('1998-09-02' AS DATE)", "DATE '2020-01-31' + INTERVAL '1' MONTH"]
-_DATES += ["DATE '1998-12-01' - INTERVAL '90' DAY", "add_months(DATE '2020-02-29', -12)", "date_add(DATE '2020-01-01', 59)"]
+_DATES += [
+    "DATE '1998-12-01' - INTERVAL '90' DAY",
+    "add_months(DATE '2020-02-29', -12)",
+    "date_add(DATE '2020-01-01', 59)",
+]
 _DATES += ["TIMESTAMP '2020-01-01 00:00:00'", "TIMESTAMP '2020-06-01 12:30:00'", "to_date('1969-12-31')"]
 _MOMENTS = ["TIMESTAMP '2020-01-01 00:00:00'", "'2020-06-01 12:30:00'", "DATE '2020-01-01'", "'2020-01-01'"]
 _MOMENTS += ["TIMESTAMP '1969-12-31 23:59:59.999999'", "DATE '2020-01-01' + INTERVAL '12' HOUR"]
@@ -60,7 +64,16 @@ def condition(rng: random.Random, depth: int = 2) -> str:
         case "null":
             return rng.choice([f"{x} IS {negation}NULL", f"{x} <=> NULL", f"{x} = NULL"])
         case "boolean":
-            return rng.choice(["b", "NOT b", "b = true", f"b IS {negation}TRUE", f"b IS {negation}FALSE", f"(i > 1) IS {negation}TRUE"])
+            return rng.choice(
+                [
+                    "b",
+                    "NOT b",
+                    "b = true",
+                    f"b IS {negation}TRUE",
+                    f"b IS {negation}FALSE",
+                    f"(i > 1) IS {negation}TRUE",
+                ]
+            )
     return f"s {negation}LIKE {rng.choice(_PATTERNS)}"
 
 

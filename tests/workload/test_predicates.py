@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
-from parquetry.query.duck_sql import Expressions
+from parquetry.query.duck_sql import Expressions, RowSource
 from parquetry.query.typed import Refused
 from parquetry.workload.predicates import predicate
 from parquetry.workload.sql_text import SparkText
@@ -93,7 +93,7 @@ def test_a_row_for_which_the_condition_is_true_satisfies_the_predicate(rows: Any
     text = condition(random.Random(seed))
     tree = parse(text)
     try:
-        duck = Expressions(SCHEMA, ["t"], "", text).compile(tree)
+        duck = Expressions(RowSource(SCHEMA, "t", "", text)).compile(tree)
     except Refused:
         return
     made = predicate(tree, TYPES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own) and gives its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     as_json = "--json" in given
+    # Interrupted in a call to the JVM, py4j logs a traceback of what is reported below on one line.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         code = typer.main.get_command(app)(given, prog_name="parquetry", standalone_mode=False)
     except ParquetryError as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ def _watch(wh: Warehouse, pause: float, work: Work, json: bool) -> None:
     """One line (with ``--json`` one document) per stage, until a signal: what is unfinished then is dropped whole."""
     stop = threading.Event()
     try:
+        print("watching; an interrupt ends it", file=sys.stderr, flush=True)
         for stage in wh.watch(stop, interval_s=pause, progress=work):
             work.start(str(stage))
             if json:

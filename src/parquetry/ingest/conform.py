@@ -7,10 +7,13 @@ message that names column, row and value; the driver turns it into one DataError
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from parquetry.errors import DataError, ParquetryError, StorageError
+from parquetry.errors import DataError
+from parquetry.ingest.failure import SHOWN_COLUMNS, in_task, shown
 from parquetry.model.schema import Column, TableSchema
+from parquetry.model.types import is_nested
 from parquetry.storage.frames import spark_schema
 from parquetry.storage.merge import ORDER
 from parquetry.storage.writer import DIGEST
@@ -18,8 +21,8 @@ from parquetry.storage.writer import DIGEST
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_MARK = "PARQUETRY-DATA:"
+_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+_MASK_BITS = 62  # of a bigint, so that adding bits never overflows
 
 
 def conform(frame: DataFrame, schema: TableSchema, table: str) -> DataFrame:
@@ -27,6 +30,9 @@ def conform(frame: DataFrame, schema: TableSchema, table: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     by_name = {f.name.lower(): f for f in frame.schema.fields}
+    for f in frame.schema.fields:
+        if by_name[f.name.lower()] is not f:
+            raise DataError(f"the batch has two columns '{f.name}' (names are compared without case)", table=table)
     known = {n.lower() for n in schema.names}
     for name, f in by_name.items():
         if name not in known:
@@ -34,11 +40,11 @@ def conform(frame: DataFrame, schema: TableSchema, table: str) -> DataFrame:
             raise DataError(
                 f"column '{f.name}' is not in table '{table}'; columns: {columns}", table=table, column=f.name
             )
-    row = F.to_json(F.struct(*[_col(f.name) for f in frame.schema.fields[:8]]))
+    first = F.struct(*[_col(f.name) for f in frame.schema.fields[:SHOWN_COLUMNS]])
+    row = shown(F.to_json(first, {"ignoreNullFields": "false"}))
     parts = [_fitted(c, by_name.get(c.name.lower()), schema, table, row).alias(c.name) for c in schema.columns]
     fitted = frame.select(*parts, *([F.monotonically_increasing_id().alias(ORDER)] if schema.keyed else []))
-    hashed = [_hashable(c) for c in schema.columns]
-    return fitted.withColumn(DIGEST, F.xxhash64(*hashed))
+    return fitted.withColumn(DIGEST, F.xxhash64(*_hashed(schema, by_name.keys())))
 
 
 def digest_of(fitted: DataFrame) -> tuple[int, str]:
@@ -64,54 +70,49 @@ def _fitted(column: Column, source: Any, schema: TableSchema, table: str, row: A
                 column=column.name,
             )
         return F.lit(None).cast(column.type)
-    have = source.dataType.simpleString()
     value = _col(source.name)
     want = spark_schema(schema)[column.name].dataType
     if source.dataType != want:
-        value = _narrowed(value, have, column, table, row, want)
+        value = _narrowed(value, source.dataType, column, table, row, want)
     if column.name in schema.key and column.type in ("float", "double"):
         value = F.when(F.isnan(value), F.lit(float("nan")).cast(column.type)).otherwise(value + F.lit(0.0))
         value = value.cast(column.type)
     if required:
         what = "key" if column.name in schema.key else "required"
-        value = F.when(value.isNull(), _bad(column.type, f"null in {what} column '{column.name}'", row)).otherwise(value)
+        message = F.concat(F.lit(f"null in {what} column '{column.name}'; row "), row)
+        value = F.when(value.isNull(), in_task(message, column.type)).otherwise(value)
     return value
 
 
-def _narrowed(value: Any, have: str, column: Column, table: str, row: Any, want: Any) -> Any:
-    """``value`` as the column's type where every value that fits is kept exactly; else a DataError, now or in the task."""
+def _narrowed(value: Any, source: Any, column: Column, table: str, row: Any, want: Any) -> Any:
+    """``value`` in the column's type, every value exactly; what does not fit is a DataError, now or in the task."""
     from pyspark.sql import functions as F
 
-    to = column.type
+    have, to = source.simpleString(), column.type
     if have == "void":
         return F.lit(None).cast(want)
     if have == "float" and to == "double":
         return value.cast(want)
-    if have == "double" and to == "float":  # the nearest float, as when the file had been written with this type
+    if have == "timestamp_ntz" and to == "timestamp":
+        return F.concat(value.cast("string"), F.lit("Z")).cast(want)  # a time without a zone is taken as UTC
+    narrow = value.try_cast(want)
+    kept: Any
+    if have == "double" and to == "float":  # the nearest float, as if the file had been written with this type
+        kept = (F.abs(narrow) != float("inf")) | (F.abs(value) == float("inf"))
+    elif have.split("(")[0] in _EXACT and to.split("(")[0] in (*_EXACT, "float", "double"):
+        kept = narrow.try_cast(source).eqNullSafe(value)
+    elif _same_shape(have, want.simpleString()):
         return value.cast(want)
-    decimal_like = (*_WHOLE, "decimal")
-    if have.split("(")[0] in decimal_like and to.split("(")[0] in decimal_like:
-        narrow = value.try_cast(want)
-        kept = narrow.isNotNull() & (narrow.cast("decimal(38,18)") == value.cast("decimal(38,18)"))
-        if have in _WHOLE and to in _WHOLE and _WHOLE.index(have) <= _WHOLE.index(to):
-            return value.cast(want)
-        if have.startswith("decimal") and to.startswith("decimal"):
-            kept = narrow.isNotNull() & (narrow == value)
-        elif have.startswith("decimal") or to.startswith("decimal"):
-            kept = narrow.isNotNull() & (narrow == value)
-        else:
-            kept = narrow.isNotNull()
-        message = F.concat(
-            F.lit(f"value "), value.cast("string"), F.lit(f" does not fit column '{column.name}' of type {to}")
+    else:
+        raise DataError(
+            f"column '{column.name}' is {have} but table '{table}' has {to}; cast it before ingesting",
+            table=table,
+            column=column.name,
         )
-        return F.when(value.isNull() | kept, narrow).otherwise(_bad(to, message, row))
-    if _same_shape(have, want.simpleString()):
-        return value.cast(want)
-    raise DataError(
-        f"column '{column.name}' is {have} but table '{table}' has {to}; cast it before ingesting",
-        table=table,
-        column=column.name,
+    message = F.concat(
+        F.lit("value '"), shown(value), F.lit(f"' does not fit column '{column.name}' of type {to}; row "), row
     )
+    return F.when(value.isNull() | kept, narrow).otherwise(in_task(message, to))
 
 
 def _same_shape(have: str, want: str) -> bool:
@@ -119,42 +120,35 @@ def _same_shape(have: str, want: str) -> bool:
     return re.sub(r"(var)?char\(\d+\)", "string", have.lower()) == want.lower()
 
 
-def _bad(to: str, message: Any, row: Any) -> Any:
+def _hashed(schema: TableSchema, given: Collection[str]) -> list[Any]:
+    """What a row's digest is made of: the same for a batch that comes again after columns were added to the table."""
     from pyspark.sql import functions as F
 
-    text = F.lit(message) if isinstance(message, str) else message
-    return F.raise_error(F.concat(F.lit(_MARK), text, F.lit("; row "), F.coalesce(row, F.lit("?")))).cast(to)
+    # A count that the batch left to be filled in is not part of its data.
+    columns = [
+        (i, c) for i, c in enumerate(schema.columns) if schema.values.get(c.name) != "count" or c.name.lower() in given
+    ]
+    # Spark's hash passes over nulls, which keeps it when columns are added, but (1, null) would be (null, 1).
+    present: dict[int, Any] = {}
+    for i, c in columns:
+        if c.nullable and c.name not in schema.key:
+            bit = _col(c.name).isNotNull().cast("bigint") * F.lit(1 << i % _MASK_BITS)
+            word = i // _MASK_BITS
+            present[word] = present[word] + bit if word in present else bit
+    return [_hashable(c) for _, c in columns] + [F.nullif(bits, F.lit(0)) for bits in present.values()]
 
 
 def _hashable(column: Column) -> Any:
     from pyspark.sql import functions as F
 
     value = _col(column.name)
-    return F.to_json(F.struct(value)) if "map<" in column.type else value
+    if not is_nested(column.arrow):
+        return value
+    # Nulls inside count too, and Spark does not hash maps.
+    return F.when(value.isNotNull(), F.to_json(F.struct(value), {"ignoreNullFields": "false"}))
 
 
 def _col(name: str) -> Any:
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")
-
-
-def explain_failure(error: Exception, table: str) -> ParquetryError:
-    """The one-line error for what a Spark job raised while it read, checked or wrote a batch."""
-    text = str(error)
-    marked = re.search(_MARK + r"(.*?)(?:\s+SQLSTATE|\n|$)", text)
-    if marked:
-        return DataError(f"table '{table}': {marked.group(1)}; nothing was written", table=table)
-    if "No space left on device" in text or "ENOSPC" in text or "Errno 28" in text:
-        return StorageError(
-            f"no space left on the device while writing '{table}'; nothing was committed. "
-            "Free some space and run the same command again"
-        )
-    malformed = re.search(r"\[(?:MALFORMED_RECORD|FAILED_READ_FILE)[^\]]*\]\s*(.*?)(?:\n|$)", text)
-    record = re.search(r"record parsing:\s*(.*?)\.?\s*Parse Mode", text, re.S)
-    if record:
-        return DataError(f"table '{table}': broken row {record.group(1).strip()!r}; nothing was written", table=table)
-    if malformed:
-        return DataError(f"table '{table}': cannot read the input: {malformed.group(1)}; nothing was written", table=table)
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return ParquetryError(f"writing '{table}' failed: {first[:300]}; nothing was committed")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import LabelConflict, ParquetryError
-from parquetry.ingest.conform import conform, digest_of, explain_failure
+from parquetry.ingest.conform import conform, digest_of
+from parquetry.ingest.failure import explain_failure
 from parquetry.ingest.sources import as_frame, write_tasks
-from parquetry.layouts.routing import with_blocks
+from parquetry.layouts.routing import blocks_of, with_blocks
 from parquetry.model.state import AddDelta
-from parquetry.storage.attempt import attempt
+from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.delta_writer import delta_directory, new_delta_id, write_delta
 from parquetry.storage.store import Store
 
@@ -55,7 +56,7 @@ def ingest(
                 raise LabelConflict(name, label)
             return Ingested(name, label, before.t, before.version, before.rows_in, repeated=True)
         delta_id = new_delta_id()
-        with attempt(catalog, delta_id, label):
+        with attempt(catalog, delta_id, label) as kept:
             failpoints.reach("ingest.start")
             try:
                 written = write_delta(
@@ -66,14 +67,16 @@ def ingest(
                     schema=state.schema,
                     schema_id=state.schema_id,
                     layout_id=state.layout_id,
+                    blocks=blocks_of(state.layout),
                     settings=state.settings,
                     tasks=write_tasks(fitted, tasks),
                 )
                 failpoints.reach("ingest.before_commit")
                 edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
-                commit = catalog.commit([edit], kind="ingest", detail={"table": name, "label": label})
+                detail = {"table": name, "label": label}
+                commit = catalog.commit([edit], kind="ingest", lease=kept.lease, detail=detail)
             except BaseException:
-                store.delete_dir(delta_directory(state.table_id, delta_id))
+                clean_up(catalog, store, state.table_id, delta_id)
                 raise
             if commit.repeated:  # another writer committed the same label first
                 store.delete_dir(delta_directory(state.table_id, delta_id))

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.errors import DataError
+from parquetry.ingest.text import COMPRESSED, read_csv, read_json
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, type_name
-from parquetry.storage.frames import spark_schema
+from parquetry.spark import EXACT_PATHS, private_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 _TASK_BYTES = 64 << 20  # compressed input that one write task takes on
 _UNKNOWN_BYTES = 1 << 40  # Spark answers with a huge number when it does not know
 
@@ -31,33 +31,45 @@ def as_frame(spark: SparkSession, source: Any, schema: TableSchema, table: str) 
     if isinstance(source, list | tuple):
         if not source:
             raise DataError(f"nothing to ingest into '{table}': no path was given", table=table)
-        return _from_paths(spark, [os.fspath(p) for p in source], schema, table)
+        return _from_paths(private_session(spark), [os.fspath(p) for p in source], schema, table)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.RecordBatchReader):
         source = source.read_all()
     if isinstance(source, pa.Table):
-        return _from_arrow(spark, source)
+        return _from_arrow(spark, source, schema)
     module = type(source).__module__.split(".")[0]
     if module == "pyspark":
         return source  # type: ignore[no-any-return]
     if module == "pandas":
         try:
-            return _from_arrow(spark, pa.Table.from_pandas(source, preserve_index=False))
+            return _from_arrow(spark, pa.Table.from_pandas(source, preserve_index=False), schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
             raise DataError(f"this pandas frame has a column of mixed types: {str(e).splitlines()[0]}") from e
     if module == "polars":
         frame = source.collect() if hasattr(source, "collect") else source
-        return _from_arrow(spark, frame.to_arrow())
+        return _from_arrow(spark, frame.to_arrow(), schema)
     raise DataError(
         f"cannot ingest a {type(source).__name__}; give paths or a Spark, pandas, polars or Arrow frame", table=table
     )
 
 
-def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    target = pa.schema([pa.field(f.name, arrow_type(type_name(f.type)), f.nullable) for f in table.schema])
-    # Nanoseconds become Spark's microseconds; every other change of type here only widens.
-    return spark.createDataFrame(table.cast(target, safe=False))
+def _from_arrow(spark: SparkSession, table: pa.Table, schema: TableSchema) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    known = {c.name.lower(): c.arrow for c in schema.columns}
+    fields = []
+    for column, f in zip(table.columns, table.schema, strict=True):
+        # A column of nulls only has no type of its own.
+        target = known.get(f.name.lower(), pa.string()) if pa.types.is_null(f.type) else arrow_type(type_name(f.type))
+        try:
+            column.cast(target)
+        except pa.ArrowInvalid as e:
+            why = "nanoseconds, but Spark keeps microseconds: round it" if pa.types.is_timestamp(f.type) else str(e)
+            raise DataError(f"column '{f.name}' holds {why.splitlines()[0]} before ingesting", column=f.name) from e
+        fields.append(pa.field(f.name, target))
+    fitting = table.cast(pa.schema(fields))
+    return private_session(spark).createDataFrame(fitting, from_arrow_schema(fitting.schema, prefer_timestamp_ntz=True))
 
 
 def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
@@ -69,28 +81,9 @@ def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, 
     if kind == "parquet":
         for f in files:
             _check_parquet(f)
-        return spark.read.option("mergeSchema", "true" if len(files) > 1 else "false").parquet(*files)
-    # Columns are matched by name, so a CSV file needs its header line; a broken row stops the ingest.
-    reader = spark.read.option("mode", "FAILFAST")
-    if kind == "json":
-        return reader.schema(spark_schema(schema)).json(list(files))
-    header = _csv_header(files[0])
-    known = {n.lower(): n for n in schema.names}
-    for name in header:
-        if name.lower() not in known:
-            raise DataError(
-                f"column '{name}' of {files[0]} is not in table '{table}'; columns: {', '.join(schema.names)}",
-                table=table,
-                column=name,
-            )
-    for other in files[1:]:
-        if _csv_header(other) != header:
-            raise DataError(f"{other} has another header line than {files[0]}", table=table)
-    types = {f.name: f for f in spark_schema(schema)}
-    from pyspark.sql.types import StructType
-
-    structure = StructType([types[known[n.lower()]] for n in header])
-    return reader.schema(structure).option("header", True).option("enforceSchema", True).csv(list(files))
+        reader = spark.read.option("mergeSchema", "true" if len(files) > 1 else "false")
+        return reader.option(*EXACT_PATHS).parquet(*files)
+    return read_csv(spark, files, schema, table) if kind == "csv" else read_json(spark, files, schema)
 
 
 def _expand(path: str) -> list[str]:
@@ -101,7 +94,8 @@ def _expand(path: str) -> list[str]:
             os.path.join(folder, f) for folder, _, names in os.walk(path) for f in names if not f.startswith((".", "_"))
         )
     else:
-        found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
+        matched = sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]
+        found = [f for m in matched for f in (_expand(m) if os.path.isdir(m) else [m])]
     if not found:
         raise DataError(f"no files at {path}; check the path")
     for f in found:
@@ -112,7 +106,7 @@ def _expand(path: str) -> list[str]:
 
 def _format_of(path: str) -> str:
     name = path.lower()
-    for ending in _COMPRESSED:
+    for ending in COMPRESSED:
         name = name.removesuffix(ending) if not name.endswith(".snappy.parquet") else name
     kind = FORMATS.get(os.path.splitext(name)[1])
     if kind is None:
@@ -128,18 +122,6 @@ def _check_parquet(path: str) -> None:
     except (pa.ArrowInvalid, OSError) as e:
         reason = "is empty (0 bytes)" if os.path.getsize(path) == 0 else "is truncated or not Parquet"
         raise DataError(f"{path} {reason}; write it again, then ingest with the same label") from e
-
-
-def _csv_header(path: str) -> list[str]:
-    if "://" in path or path.lower().endswith(_COMPRESSED):
-        raise DataError(f"{path}: CSV files are read uncompressed from a local or mounted path")
-    import csv
-
-    with open(path, newline="", encoding="utf-8-sig") as f:
-        header = next(csv.reader(f), None)
-    if not header:
-        raise DataError(f"{path} is empty; a CSV file starts with a line of column names")
-    return header
 
 
 def write_tasks(frame: DataFrame, wanted: int | None) -> int:

@@ -14,6 +14,7 @@ from parquetry.model.box import Box
 from parquetry.model.layout import Cut, Groups, Leaf, Node, TreeLayout
 
 FIRST_CUT = 2  # between null and the lowest value known: a comparison cannot tell null from a value yet unseen below it
+_EVEN_CUTS = 3
 Span = tuple[Numbers, Numbers]  # lowest and highest position per column, both included
 
 
@@ -162,6 +163,23 @@ def median_cut(places: Numbers, block_rows: int, literal: bool = False) -> int |
     return position if block_rows <= below <= n - block_rows else None
 
 
+def median_cuts(places: Numbers, block_rows: int) -> Numbers:
+    """The median cut alone, as the paper proposes."""
+    position = median_cut(places, block_rows)
+    return np.array([] if position is None else [position], np.int64)
+
+
+def even_cuts(places: Numbers, block_rows: int) -> Numbers:
+    """The median, and the cuts that leave one to a few smallest blocks on either side: beyond the paper, they spare
+    a query that needs less than a block the rest of a larger one."""
+    n = len(places)
+    some = np.arange(1, min(n // block_rows, _EVEN_CUTS) + 1) * block_rows
+    ranks = np.unique(np.concatenate([some - 1, n - some, [n // 2]]))
+    ordered = np.partition(places, ranks)
+    above = np.concatenate([ordered[some - 1], ordered[[n // 2]]]) + 1
+    return np.asarray(np.maximum(np.concatenate([above, ordered[n - some], ordered[[n // 2]]]), FIRST_CUT))
+
+
 def query_extent(sample: Sample, queries: Numbers, column: int) -> tuple[Numbers, Numbers, Numbers]:
     """Per query that meets a node: its lowest and highest position in the column over its boxes, and its weight."""
     lo, hi, owner = sample.lo[column, queries], sample.hi[column, queries], sample.owner[queries]
@@ -177,14 +195,25 @@ def weight_of(sample: Sample, queries: Numbers) -> float:
     return float(sample.weight[np.unique(sample.owner[queries])].sum())
 
 
+Price = Callable[[Numbers], Numbers]
+Propose = Callable[[Numbers, int], Numbers]
+
+
+def read_whole(rows: Numbers) -> Numbers:
+    """What a query costs on a node if it is not split further."""
+    return rows
+
+
 @dataclass(frozen=True)
 class Priced:
     cost: float
     split: Split
 
 
-def best_cut(sample: Sample, part: Part, block_rows: int, medians: bool) -> Priced | None:
-    """Algorithm 2: the cheapest cut at a query's bound, or also at a median (PW-13, 3.5-10, 3.5-11)."""
+def best_cut(
+    sample: Sample, part: Part, block_rows: int, price: Price = read_whole, also: Propose | None = None
+) -> Priced | None:
+    """Algorithm 2: the cheapest cut at a query's bound or at a position also proposed (PW-13, 3.5-10, 3.5-11)."""
     if not len(part.queries):
         return None
     best: tuple[float, int, int, int] | None = None
@@ -192,12 +221,11 @@ def best_cut(sample: Sample, part: Part, block_rows: int, medians: bool) -> Pric
         lows, highs, weight = query_extent(sample, part.queries, d)
         positions = np.concatenate([sample.lo[d, part.queries], sample.hi[d, part.queries] + 1])
         positions = np.maximum(positions, FIRST_CUT)
-        positions = positions[(positions > part.lo[d]) & (positions <= part.hi[d])]
-        if medians and (middle := median_cut(part.places[d], block_rows)) is not None:
-            positions = np.append(positions, middle)
+        if also is not None:
+            positions = np.append(positions, also(part.places[d], block_rows))
+        positions = np.unique(positions[(positions > part.lo[d]) & (positions <= part.hi[d])])
         if not len(positions):
             continue
-        positions = np.unique(positions)
         below = rows_below(part.places[d], int(part.lo[d]), int(part.hi[d]), positions)
         fits = (below >= block_rows) & (part.rows - below >= block_rows)
         if not fits.any():
@@ -205,7 +233,7 @@ def best_cut(sample: Sample, part: Part, block_rows: int, medians: bool) -> Pric
         positions, below = positions[fits], below[fits].astype(np.float64)
         left = _weight_below(lows, weight, positions)
         right = weight.sum() - _weight_below(highs, weight, positions)
-        cost = below * left + (part.rows - below) * right
+        cost = price(below) * left + price(part.rows - below) * right
         uneven = np.abs(part.rows - 2 * below)
         i = int(np.lexsort((positions, uneven, cost))[0])
         found = (float(cost[i]), int(uneven[i]), d, int(positions[i]))

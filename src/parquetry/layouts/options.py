@@ -24,14 +24,15 @@ class LearnOptions:
     to estimate it from the workload (PW-06, PW-18)."""
     delta_estimate: str = "hausdorff"
     """How it is estimated: "hausdorff" (nearest earlier query) or "matching" (one to one) (3.5-12)."""
-    delta_quantile: float = 1.0
-    """Share of the later queries that the estimate must reach; below 1 it forgives outliers (3.5-12)."""
+    delta_quantile: float = 0.9
+    """Share of the later queries that the estimate must reach. 1 is the paper's; less forgives outliers (3.5-12)."""
     alpha: float = 10.0
     """PAW tries groups on nodes of at most so many blocks (PW-15, 3.5-1)."""
     refine: bool = True
     """Cut what no query touches further by medians, so that unforeseen queries skip too (PW-19)."""
     variant: str = ""
-    """A learner's variant: kdtree "skip" or "stop"; qdtree "history" or "extended"."""
+    """A learner's variant: kdtree "skip" or "stop"; qdtree "history" or "extended"; paw "foresight" or "paper".
+    Empty: the first."""
     seed: int = 0
 
     def __post_init__(self) -> None:

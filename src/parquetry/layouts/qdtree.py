@@ -27,7 +27,7 @@ def learn_qdtree(sample: pa.Table, workload: Sequence[LoggedQuery], options: Lea
     def decide(part: Part) -> Split | None:
         if part.rows < 2 * block_rows or not len(part.queries):
             return None
-        cut = best_cut(encoded, part, block_rows, medians=False)
+        cut = best_cut(encoded, part, block_rows)
         return cut.split if cut and cut.cost < part.rows * weight_of(encoded, part.queries) else None
 
     how = {"block_rows": options.block_rows, "variant": variant, **encoded.delta}

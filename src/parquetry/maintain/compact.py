@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError
-from parquetry.ingest.conform import explain_failure
-from parquetry.layouts.routing import with_blocks
+from parquetry.ingest.failure import explain_failure
+from parquetry.layouts.routing import blocks_of, with_blocks
 from parquetry.maintain.pick import Compact
 from parquetry.model.state import ReplaceDeltas, TableState
-from parquetry.storage.attempt import attempt
-from parquetry.storage.delta_writer import delta_directory, new_delta_id, write_delta
+from parquetry.storage.attempt import attempt, clean_up
+from parquetry.storage.delta_writer import new_delta_id, write_delta
 from parquetry.storage.frames import scan
 from parquetry.storage.store import Store
 
@@ -44,6 +44,7 @@ def compact(catalog: Catalog, store: Store, spark: SparkSession, table: TableSta
                     schema=table.schema,
                     schema_id=table.schema_id,
                     layout_id=table.layout_id,
+                    blocks=blocks_of(table.layout),
                     settings=table.settings,
                     tasks=1 if tasks <= 1 else max(tasks, cores),
                     level=max(d.level for d in stage.deltas) + 1,
@@ -58,7 +59,7 @@ def compact(catalog: Catalog, store: Store, spark: SparkSession, table: TableSta
                     detail={"table": table.name, "deltas": len(old), "rows": sum(d.rows for d in stage.deltas)},
                 )
             except BaseException as e:
-                store.delete_dir(delta_directory(table.table_id, delta_id))
+                clean_up(catalog, store, table.table_id, delta_id)
                 if isinstance(e, ParquetryError) or not isinstance(e, Exception):
                     raise
                 raise explain_failure(e, table.name) from e

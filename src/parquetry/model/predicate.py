@@ -82,3 +82,10 @@ def restrict(predicate: Predicate, columns: frozenset[str]) -> Predicate:
     if isinstance(predicate, Anything | Nothing) or predicate.column in columns:
         return predicate
     return Anything("a value is known only after merging")
+
+
+def columns_of(predicate: Predicate) -> frozenset[str]:
+    """Every column that the predicate speaks of."""
+    if isinstance(predicate, And | Or):
+        return frozenset().union(*(columns_of(p) for p in predicate.parts))
+    return frozenset() if isinstance(predicate, Anything | Nothing) else frozenset({predicate.column})

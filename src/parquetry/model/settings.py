@@ -23,6 +23,8 @@ class Settings:
     """One compaction reads at most so many deltas (NA-44)."""
     row_group_rows: int = 122_880
     """Rows of one row group: the unit of skipping inside a file. Smaller = faster lookups, slower scans."""
+    block_group_rows: int = 1024
+    """Under a learned layout a row group ends where a block ends once it has so many rows. Larger = fewer row groups."""
     file_bytes: int = 256 << 20
     """A data file is closed at about this size."""
     task_rows: int = 2_000_000

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from parquetry.model.schema import TableSchema
-from parquetry.query.duck_sql import Expressions
+from parquetry.query.duck_sql import Expressions, RowSource
 from parquetry.query.typed import Refused, Typed, duck_type, signless_zero
 from parquetry.workload.coercion import INTEGRAL, MAX_PRECISION, decimal, decimal_of, is_numeric
 
@@ -29,18 +28,17 @@ class AggregateCall:
 class GroupedExpressions(Expressions):
     """Compiles expressions whose columns appear only inside aggregates or as grouping expressions."""
 
-    def __init__(
-        self, schema: TableSchema, names: Sequence[str], prefix: str, sql: str, groups: Sequence[exp.Expr]
-    ) -> None:
-        super().__init__(schema, names, prefix, sql)
-        self.rows = Expressions(schema, names, prefix, sql)
+    def __init__(self, source: RowSource, groups: Sequence[exp.Expr]) -> None:
+        super().__init__(source)
+        self.rows = Expressions(source)
         self.calls: list[AggregateCall] = []
         self.groups = {normal(g) for g in groups}
+        self.group_kinds = {type(g) for g in self.groups}
 
     def compile(self, e: exp.Expr) -> Typed:
         if isinstance(e, exp.AggFunc):
             return self._aggregate(e)
-        if self.groups and not isinstance(e, exp.Paren) and normal(e) in self.groups:
+        if type(e) in self.group_kinds and normal(e) in self.groups:
             t = self.rows.compile(e)
             return Typed(t.type, signless_zero(t), t.name, t.columns)
         return super().compile(e)
@@ -80,7 +78,7 @@ class GroupedExpressions(Expressions):
 
     def _made(self, function: str, type_: str, sql: str, name: str | None, t: Typed | None, distinct: bool) -> Typed:
         columns = t.columns if t else frozenset()
-        bare = next(iter(columns)) if t and t.sql == self.prefix + f'"{next(iter(columns), "")}"' else None
+        bare = next(iter(columns)) if t and t.sql == self.source.prefix + f'"{next(iter(columns), "")}"' else None
         self.calls.append(AggregateCall(function, bare, columns, distinct))
         return Typed(type_, sql, name, columns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlglot import exp
@@ -10,7 +11,9 @@ from sqlglot import exp
 from parquetry.errors import UnknownColumn
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import is_nested
+from parquetry.query.scopes import BARE_FUNCTIONS
 from parquetry.query.typed import Refused, Typed, convert, duck_type, literal, quote, widens
+from parquetry.workload.bounds import beyond_bigint
 from parquetry.workload.coercion import (
     INTEGRAL,
     arithmetic_type,
@@ -43,16 +46,30 @@ _READ_ARGS = {"this", "expression", "expressions", "table", "low", "high", "nega
 _READ_ARGS |= {"to", "safe", "typed", "quoted", "is_string", "unit", "big_int", "_type"}
 
 
-class Expressions:
-    """Compiles expressions over one table's rows. ``prefix`` goes before every column's name."""
+@dataclass(frozen=True)
+class RowSource:
+    """What expressions may name: one table's columns, by its name or alias.
 
-    def __init__(self, schema: TableSchema, names: Sequence[str], prefix: str, sql: str) -> None:
-        self.schema = schema
-        self.names = {n.lower() for n in names}
-        self.prefix = prefix
-        text = sql.lower()
+    ``prefix`` goes before every column's name in the text. ``aliases`` are names that Spark may read as an expression
+    of the SELECT list where no column has that name. ``sql`` is the whole text, which tells what the parser forgets.
+    """
+
+    schema: TableSchema
+    name: str
+    prefix: str
+    sql: str
+    aliases: tuple[str, ...] = ()
+
+
+class Expressions:
+    """Compiles expressions over the rows of one source."""
+
+    def __init__(self, source: RowSource) -> None:
+        self.source = source
+        text = source.sql.lower()
         self.coalesce_named = "nvl" not in text and "ifnull" not in text  # the parser forgets which one was written
-        self.columns = {c.name.lower(): c for c in schema.columns}
+        self.columns = {c.name.lower(): c for c in source.schema.columns}
+        self.other_names = BARE_FUNCTIONS | {a.lower() for a in source.aliases}
 
     def boolean(self, e: exp.Expr) -> Typed:
         t = self.compile(e)
@@ -113,14 +130,17 @@ class Expressions:
     # -- leaves -----------------------------------------------------------------------------------
 
     def column(self, e: exp.Column) -> Typed:
-        if len(e.parts) > 2 or (e.table and e.table.lower() not in self.names) or isinstance(e.this, exp.Star):
+        foreign = e.table and e.table.lower() != self.source.name.lower()
+        if len(e.parts) > 2 or foreign or isinstance(e.this, exp.Star):
             raise Refused(f"{_shown(e)} is not a plain column")
         found = self.columns.get(e.name.lower())
+        if found is None and not e.table and e.name.lower() in self.other_names:
+            raise Refused(f"{e.name} stands for another expression")
         if found is None:
-            raise UnknownColumn(e.name, "this table", self.schema.names)
+            raise UnknownColumn(e.name, self.source.name, self.source.schema.names)
         if is_nested(found.arrow):
             raise Refused(f"column {found.name} has the nested type {found.type}")
-        return Typed(found.type, self.prefix + quote(found.name), e.name, frozenset([found.name]))
+        return Typed(found.type, self.source.prefix + quote(found.name), e.name, frozenset([found.name]))
 
     def _constant(self, e: exp.Expr) -> Typed:
         c = fold(e)
@@ -151,6 +171,10 @@ class Expressions:
 
     def comparison(self, op: str, a: Typed, b: Typed) -> Typed:
         left, right = self._comparable(a, b)
+        for x, c in ((a, b), (b, a)):
+            value = c.constant.value if c.constant is not None else None
+            if x.type in INTEGRAL and isinstance(value, Decimal) and beyond_bigint(value):
+                raise Refused("an integer compared with a decimal beyond bigint")
         # Spark rewrites comparisons of an integer with a decimal literal before it names them.
         plain = (a.type in INTEGRAL) == (b.type in INTEGRAL) or not (is_exact(a.type) and is_exact(b.type))
         name = _named("({} = {})" if op == "<>" else f"({{}} {op} {{}})", [a, b]) if plain else None

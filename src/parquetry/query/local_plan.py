@@ -12,7 +12,7 @@ from parquetry.errors import UnknownColumn
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type
 from parquetry.query.aggregates import AggregateCall, GroupedExpressions, normal
-from parquetry.query.duck_sql import Expressions
+from parquetry.query.duck_sql import Expressions, RowSource
 from parquetry.query.typed import Refused, Typed, quote, signless_zero
 
 _ROWS = "__rows"  # the source's alias; no column of a table may start with two underscores
@@ -56,7 +56,7 @@ class LocalPlan:
     def sql(self, source: str) -> str:
         """The DuckDB statement over ``source``, a relation or table function with the table's columns.
 
-        Its result is to be renamed and cast to ``schema``: DuckDB changes a column's name that appears twice.
+        Its result is to be cast to ``schema``, which changes only the spelling of time zones and string layouts.
         """
         named = zip(self.outputs, self.schema.names, strict=True)
         listed = ", ".join(f"{text} AS {quote(name)}" for text, name in named)
@@ -135,7 +135,7 @@ class _Planner:
         ):
             raise Refused("it has a subquery or a window")
         self.query, self.schema = query, schema
-        self.names = [source.alias] if source.alias else [source.name]
+        self.name = source.alias or source.name
         # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
         self.named = sql.count("+") == len(list(query.find_all(exp.Add))) if "+" in sql else True
         self.sql = sql
@@ -147,9 +147,10 @@ class _Planner:
             or any(i.find(exp.AggFunc) for i in (*query.expressions, *([args["order"]] if args.get("order") else [])))
         )
         self.groups = self._group_expressions()
-        prefix = quote(_ROWS) + "."
-        self.rows = Expressions(schema, self.names, prefix, sql)
-        self.grouped = GroupedExpressions(schema, self.names, prefix, sql, self.groups)
+        aliases = tuple(a for a, _ in self.items if a is not None)
+        rows = RowSource(schema, self.name, quote(_ROWS) + ".", sql, aliases)
+        self.rows = Expressions(rows)
+        self.grouped = GroupedExpressions(rows, self.groups)
         self.expressions: Expressions = self.grouped if self.aggregated else self.rows
 
     def plan(self) -> LocalPlan:
@@ -200,7 +201,7 @@ class _Planner:
             star = inner.this if isinstance(inner, exp.Column) else inner
             if isinstance(star, exp.Star):
                 qualifier = inner.table.lower() if isinstance(inner, exp.Column) else ""
-                if any(star.args.values()) or qualifier not in ("", self.names[0].lower()):
+                if any(star.args.values()) or qualifier not in ("", self.name.lower()):
                     raise Refused("it has a star with exceptions")
                 items += [(None, exp.column(exp.to_identifier(n, quoted=True))) for n in self.schema.names]
             elif isinstance(e, exp.Alias):
@@ -226,7 +227,7 @@ class _Planner:
         where = self.query.args.get("where")
         if where is None:
             return ()
-        bare = Expressions(self.schema, self.names, "", self.sql)
+        bare = Expressions(RowSource(self.schema, self.name, "", self.sql))
         whole = where.this.unnest()
         parts = list(whole.flatten()) if isinstance(whole, exp.And) else [whole]
         compiled = [bare.boolean(p) for p in parts]
@@ -238,7 +239,8 @@ class _Planner:
         group = self.query.args.get("group")
         if group is None:
             return []
-        if any(v for k, v in group.args.items() if k != "expressions") or not group.expressions:
+        special = any(isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets) for e in group.expressions)
+        if special or any(v for k, v in group.args.items() if k != "expressions") or not group.expressions:
             raise Refused("it groups by ALL, ROLLUP, CUBE or GROUPING SETS")
         found = []
         for e in group.expressions:

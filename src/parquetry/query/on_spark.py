@@ -11,21 +11,12 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError, QueryError, StorageError
 from parquetry.query.plan import Plan
+from parquetry.spark import private_session
 from parquetry.storage.frames import scan, snapshot_frame
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-# What both executors take for granted, whatever session the user brought.
-SESSION_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-    # Vectored reads bypass the counters that bytes_read comes from; measured as fast without them on local disks.
-    "parquet.hadoop.vectored.io.enabled": "false",
-}
 
 
 class SparkExecutor:
@@ -36,7 +27,7 @@ class SparkExecutor:
 
     def frame(self, plan: Plan) -> DataFrame:
         """The query as a lazy Spark frame over the plan's snapshot."""
-        session = _own_session(self._spark())
+        session = private_session(self._spark())
         for name, t in plan.tables.items():
             schema = t.state.schema
             if t.merge:
@@ -63,16 +54,6 @@ class SparkExecutor:
         finally:
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         return table, _measured(frame, group, plan)
-
-
-def _own_session(spark: SparkSession) -> SparkSession:
-    """A session with the user's settings and functions but its own temporary views."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # type: ignore[no-untyped-call]
-    for name, value in SESSION_SETTINGS.items():
-        session.conf.set(name, value)
-    return session
 
 
 def _measured(frame: DataFrame, group: str, plan: Plan) -> dict[str, int]:

@@ -22,6 +22,7 @@ from parquetry.workload.simplify import conjuncts, rejects_nulls
 
 _MAX_REFS = 200
 """CTEs are read once per mention, so that each mention has its own filters; beyond this many, only once."""
+_SHOWN = 200  # characters of a filter that its note repeats
 _READ_APART = {"from_", "joins", "with_", "laterals", "hint", "kind", "operation_modifiers"}
 _LIMITS = ("limit", "offset", "qualify", "sample", "match", "pivots")
 _PLAIN_ABOVE = (
@@ -281,7 +282,7 @@ class _Finder:
         ):
             return
         above = column.parent
-        while above is not None and isinstance(above, exp.Paren | exp.Identifier | _PLAIN_ABOVE):
+        while above is not None and isinstance(above, _PLAIN_ABOVE):
             above = above.parent
         if above is None or isinstance(above, exp.Subquery):
             raise UnknownColumn(column.name, only.base.table, list(only.base.types))
@@ -303,6 +304,7 @@ class _Finder:
             return own[0] if len(own) == 1 else None
 
         text = part.sql("spark")
+        text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
         if self.opaque or ref.frozen:
             ref.notes.append(f"not used: {text} ({self.opaque or ref.frozen})")
             return

@@ -10,7 +10,7 @@ from sqlglot import exp
 from parquetry.model.predicate import Predicate
 from parquetry.model.schema import TableSchema
 
-_BARE_FUNCTIONS = {"localtimestamp", "user", "current_time", "current_catalog", "current_database", "current_schema"}
+BARE_FUNCTIONS = {"localtimestamp", "user", "current_time", "current_catalog", "current_database", "current_schema"}
 """Functions that Spark lets one write without parentheses and that look like columns to the parser."""
 
 
@@ -107,7 +107,7 @@ class Scope:
             return True
         if self.parent is not None:
             return self.parent.use(column)
-        return len(parts) == 1 and (parts[0] in self.aliases or parts[0] in _BARE_FUNCTIONS)
+        return len(parts) == 1 and (parts[0] in self.aliases or parts[0] in BARE_FUNCTIONS)
 
     def _use_in(self, s: Source, parts: list[str]) -> bool:
         if s.columns is None:

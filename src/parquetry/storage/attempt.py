@@ -1,19 +1,34 @@
-"""A write attempt's lease: it tells vacuum that the attempt's folder is not garbage, however long the write takes."""
+"""A write attempt: its lease tells vacuum that its folder is not garbage, and its failure leaves nothing behind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from parquetry.catalog import Catalog
+from parquetry.catalog import Catalog, LeaseKeeper
 from parquetry.catalog.leases import ATTEMPT
+from parquetry.errors import CatalogError, StorageError
+from parquetry.storage.delta_writer import delta_directory
+from parquetry.storage.store import Store
 
 _LEASE_S = 120.0
 
 
 @contextmanager
-def attempt(catalog: Catalog, delta_id: str, holder: str) -> Iterator[None]:
+def attempt(catalog: Catalog, delta_id: str, holder: str) -> Iterator[LeaseKeeper]:
+    """Holds the lease of one write. A commit under it fails if vacuum may have taken the files meanwhile."""
     lease = catalog.acquire(ATTEMPT + delta_id, holder[:200], _LEASE_S)
     assert lease is not None, "a delta id is used once"
-    with catalog.keep(lease, _LEASE_S):
-        yield
+    with catalog.keep(lease, _LEASE_S) as kept:
+        yield kept
+
+
+def clean_up(catalog: Catalog, store: Store, table_id: int, delta_id: str) -> None:
+    """Removes what a failed attempt wrote, unless it is committed after all, or nobody can tell: vacuum will."""
+    try:
+        # A commit of nothing waits for the commits before it: one whose answer was lost on the way is over then.
+        catalog.commit([], kind="clean up")
+        if delta_id not in catalog.known_delta_ids():
+            store.delete_dir(delta_directory(table_id, delta_id))
+    except (CatalogError, StorageError):
+        pass

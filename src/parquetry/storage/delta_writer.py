@@ -52,18 +52,27 @@ def write_delta(
     layout_id: int,
     settings: Settings,
     tasks: int,
+    blocks: int = 1,
     level: int = 0,
     times: tuple[int, int] = (0, 0),
 ) -> Written:
     """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
+    With at least as many ``blocks`` as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
     after a crash, by vacuum.
     """
     directory = delta_directory(table_id, delta_id)
     order = [BLOCK] if BLOCK in frame.columns else []
     order += [f"`{k.replace('`', '``')}`" for k in schema.key]
-    run = frame.coalesce(1) if tasks == 1 else frame.repartitionByRange(tasks, *order)
+    if tasks == 1:
+        run = frame.coalesce(1)
+    elif blocks >= tasks:
+        from pyspark.sql import functions as F
+
+        run = frame.repartitionById(tasks, F.expr(f"CAST({BLOCK} * {tasks}L DIV {blocks} AS INT)"))
+    else:
+        run = frame.repartitionByRange(tasks, *order)
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
     writer = RunWriter(store, directory, schema, settings)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.model.delta import Delta
 from parquetry.model.schema import TableSchema
+from parquetry.spark import EXACT_PATHS
 from parquetry.storage.merge import ORDER, merge_frame
 from parquetry.storage.store import Store
 
@@ -36,7 +37,7 @@ def scan(
     if not paths:
         frame = spark.createDataFrame([], structure)
         return frame.selectExpr("*", f"0L AS {ORDER}") if schema.keyed else frame
-    frame = spark.read.schema(structure).parquet(*paths)
+    frame = spark.read.schema(structure).option(*EXACT_PATHS).parquet(*paths)
     if not schema.keyed:
         return frame
     if len(deltas) == 1:
@@ -58,5 +59,7 @@ def snapshot_frame(
     if not schema.keyed or len(deltas) <= 1:
         paths = [store.url(f.path) for d in deltas for f in d.files if keep is None or f.path in keep]
         structure = spark_schema(schema)
-        return spark.read.schema(structure).parquet(*paths) if paths else spark.createDataFrame([], structure)
+        if not paths:
+            return spark.createDataFrame([], structure)
+        return spark.read.schema(structure).option(*EXACT_PATHS).parquet(*paths)
     return merge_frame(scan(spark, store, schema, deltas, keep), schema)

@@ -44,8 +44,6 @@ _RESULT = pa.schema(
 _DICTIONARY_SAMPLE = 20_000
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values; above it Spark and DuckDB read slower
 _MERGE_ROWS = 262_144  # rows merged at a time: a few row groups, so memory stays bounded
-# A block smaller than this shares its row group with its neighbours: small deltas keep few row groups (NA-55).
-_BLOCK_SHARE_OF_GROUP = 16
 
 
 @dataclass(frozen=True)
@@ -190,12 +188,12 @@ class _Files:
         size = self.task.settings.row_group_rows
         blocks = _blocks_of(table)
         start = 0
-        while table.num_rows - start >= size or (final and start < table.num_rows):
+        while start < table.num_rows and (final or blocks is not None or table.num_rows - start >= size):
             end = min(start + size, table.num_rows)
             if blocks is not None:
-                end = _end_at_block(blocks, start, end, size, final)
-                if end < 0:
-                    break
+                end = _end_at_block(blocks, start, end, self.task.settings)
+                if end == table.num_rows and end - start < size and not final:
+                    break  # more rows of the block may come
             part = None if blocks is None else blocks[start:end]
             self._write_group(table.slice(start, end - start), part)
             start = end
@@ -272,16 +270,13 @@ def _blocks_of(table: pa.Table) -> np.ndarray | None:
     return blocks if blocks[0] != blocks[-1] or blocks[0] != 0 else None
 
 
-def _end_at_block(blocks: np.ndarray, start: int, end: int, size: int, final: bool) -> int:
-    """Where the row group that begins at ``start`` ends: at a block's end, unless that leaves it too small.
+def _end_at_block(blocks: np.ndarray, start: int, end: int, settings: Settings) -> int:
+    """Where the row group that begins at ``start`` ends: where a block ends, once it has ``block_group_rows`` rows.
 
-    -1: more rows must come before it can be known.
+    Smaller blocks share their row group, so small deltas keep few of them (NA-55).
     """
-    least = min(start + max(size // _BLOCK_SHARE_OF_GROUP, 1), len(blocks))
-    block_end = int(np.searchsorted(blocks, blocks[least - 1], side="right"))
-    if block_end == len(blocks) and not final and block_end < end:
-        return -1
-    return min(block_end, end) if block_end > start else end
+    reached = min(start + settings.block_group_rows, len(blocks))
+    return min(int(np.searchsorted(blocks, blocks[reached - 1], side="right")), end)
 
 
 def _dictionary_columns(table: pa.Table) -> list[str]:

@@ -63,7 +63,12 @@ def one_of(operand: Operand, constants: list[Constant]) -> Predicate:
         if None in widened:
             return Anything("a list that mixes types")
         constants = [c for c in widened if c is not None]
-    if operand.base == operand.type == "string" and all(texts):
+    alike = INTEGRAL[: INTEGRAL.index(operand.type) + 1] if operand.type in INTEGRAL else ("string",)
+    if (
+        operand.base == operand.type
+        and operand.type in (*INTEGRAL, "string")
+        and all(c.type in alike for c in constants)
+    ):
         return OneOf(operand.column, frozenset(c.value for c in constants)) if constants else Nothing()
     return either([compare(operand, "=", c) for c in constants])
 
@@ -74,6 +79,9 @@ def _compare(operand: Operand, op: str, constant: Constant) -> Predicate:
     met = _coerce(operand, constant)
     if met is None:
         return Anything(f"a {operand.type} compared with a {constant.type} constant")
+    if op != "=" and operand.type in INTEGRAL and decimal_of(met.type) and beyond_bigint(met.value):
+        always = (met.value > 0) == (op in ("<", "<="))
+        return Anything("Spark takes it as true for every row, nulls included") if always else Nothing()
     bounds = _start(op, met.value)
     if is_numeric(operand.type):
         in_doubles = not (is_exact(operand.type) and is_exact(met.type))
@@ -81,6 +89,11 @@ def _compare(operand: Operand, op: str, constant: Constant) -> Predicate:
     elif operand.type in TEMPORAL:
         bounds = _snap_moment(operand, bounds)
     return range_of(operand.column, bounds.lo, bounds.lo_open, bounds.hi, bounds.hi_open)
+
+
+def beyond_bigint(value: Decimal) -> bool:
+    """Spark replaces an integer's comparison with such a decimal literal by TRUE or FALSE, also for null."""
+    return not -(2**63) <= value < 2**63
 
 
 def _start(op: str, value: Any) -> _Bounds:

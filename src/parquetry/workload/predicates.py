@@ -30,6 +30,8 @@ _OPS: dict[type[exp.Expr], str] = {
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _LAST_CODE_POINT = 0x10FFFF
+_MAX_EXCLUDED = 20
+"""NOT IN of a longer list only demands a value: so many holes skip nothing and cost time."""
 _UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate", "table", "quoted", "is_string"}
 """Arguments of a condition's syntax node that are read below; any other one may change its meaning."""
 
@@ -132,6 +134,8 @@ class _Reader:
             return one_of(operand, constants)
         if any(c.value is None for c in constants):
             return Nothing()  # NOT IN a list with NULL is never TRUE
+        if len(constants) > _MAX_EXCLUDED:
+            return NotNull(operand.column)
         if isinstance(one_of(operand, constants), Anything) or len({c.type for c in constants}) > 1:
             return _unknown(e)
         return both([compare(operand, "<>", c) for c in constants])

@@ -22,7 +22,7 @@ from parquetry.model.predicate import (
 def both(parts: Iterable[Predicate]) -> Predicate:
     """The conjunction. An Anything among others is dropped; alone it stays, with its reason."""
     leaves: dict[str, Predicate] = {}
-    others: list[Predicate] = []
+    others: dict[Predicate, None] = {}
     unknown: Anything | None = None
     for part in _flat(parts, And):
         match part:
@@ -36,8 +36,7 @@ def both(parts: Iterable[Predicate]) -> Predicate:
                     return met
                 leaves[c] = met
             case _:
-                if part not in others:
-                    others.append(part)
+                others[part] = None
     kept = [*leaves.values(), *others]
     if not kept:
         return unknown or ANYTHING
@@ -47,7 +46,7 @@ def both(parts: Iterable[Predicate]) -> Predicate:
 def either(parts: Iterable[Predicate]) -> Predicate:
     """The disjunction; value sets of one column unite. One Anything makes all of it Anything."""
     sets: dict[str, frozenset[Any]] = {}
-    others: list[Predicate] = []
+    others: dict[Predicate, None] = {}
     for part in _flat(parts, Or):
         match part:
             case Anything():
@@ -57,8 +56,7 @@ def either(parts: Iterable[Predicate]) -> Predicate:
             case OneOf(column=c, values=values):
                 sets[c] = sets.get(c, frozenset()) | values
             case _:
-                if part not in others:
-                    others.append(part)
+                others[part] = None
     kept = [*(OneOf(c, v) for c, v in sets.items()), *others]
     if not kept:
         return Nothing()

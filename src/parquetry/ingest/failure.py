@@ -1,0 +1,58 @@
+"""How a task says that the data is wrong, and how the driver tells the user in one line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from parquetry import errors
+from parquetry.errors import DataError, ParquetryError, StorageError
+
+_MARK, _END = "PARQUETRY-DATA<<", ">>"
+_SHOWN = 200  # characters of a value or row
+SHOWN_COLUMNS = 8  # of a row
+_MEND = "nothing was written. Mend the data and ingest it again"
+
+
+def in_task(message: Any, to: str) -> Any:
+    """A Spark expression that stops the job with ``message``, in the place of a value of type ``to``."""
+    from pyspark.sql import functions as F
+
+    text = F.lit(message) if isinstance(message, str) else message
+    return F.raise_error(F.concat(F.lit(_MARK), text, F.lit(_END))).cast(to)
+
+
+def in_python(message: str) -> ValueError:
+    """The same from a Python task."""
+    return ValueError(_MARK + message + _END)
+
+
+def shown(value: Any) -> Any:
+    """A value as a message shows it: on one line, not too long."""
+    from pyspark.sql import functions as F
+
+    return F.regexp_replace(F.substring(F.coalesce(value.cast("string"), F.lit("null")), 1, _SHOWN), "\\s+", " ")
+
+
+def explain_failure(error: Exception, table: str) -> ParquetryError:
+    """The one-line error for what a Spark job raised while it read, checked or wrote a batch."""
+    text = str(error)
+    if said := re.search(re.escape(_MARK) + "(.*?)" + re.escape(_END), text, re.S):
+        return DataError(f"table '{table}': {' '.join(said[1].split())}; {_MEND}", table=table)
+    if raised := re.search(r"^parquetry\.errors\.(StorageError|DataError|SchemaError): (.+)$", text, re.M):
+        kind: type[ParquetryError] = getattr(errors, raised[1])
+        return kind(raised[2].strip())
+    if "No space left on device" in text:
+        return StorageError(
+            f"no space left on the device while writing '{table}'; nothing was committed. "
+            "Free some space and run the same command again"
+        )
+    if unreadable := re.search(r"\[(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER)[^\]]*\]\s*([^\n]*)", text):
+        what = re.sub(r"\s*SQLSTATE: \w+", "", unreadable[1]).strip(" .")
+        return DataError(f"table '{table}': {what}; {_MEND}", table=table)
+    if malformed := re.search(r"\[MALFORMED_RECORD_IN_PARSING[^\]]*\][^:]*:\s*([^\n]*)", text):
+        return DataError(f"table '{table}': broken row {malformed[1][:_SHOWN]}; {_MEND}", table=table)
+    in_worker = re.search(r"^[\w.]+(?:Error|Exception): .+$", text, re.M)  # the first lines are a Python traceback
+    lines = [in_worker[0]] if in_worker else [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else type(error).__name__
+    return ParquetryError(f"writing '{table}' failed: {first[:300]}; nothing was committed")

@@ -1,0 +1,217 @@
+"""Gives a table a new layout: sample, learn, route and rewrite on Spark's executors, swap in one commit.
+
+Readers of older versions keep the old files until vacuum; batches that arrive meanwhile keep the old layout and are
+brought into the new one by compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from parquetry import failpoints
+from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
+from parquetry.errors import CommitConflict, ParquetryError, SchemaError
+from parquetry.ingest.failure import explain_failure
+from parquetry.layouts.cells import with_cells
+from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.registry import learn
+from parquetry.layouts.routing import blocks_of, with_blocks
+from parquetry.model.delta import Delta
+from parquetry.model.layout import LayoutSpec
+from parquetry.model.predicate import columns_of
+from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, State, TableState
+from parquetry.model.types import is_nested
+from parquetry.model.workload import LoggedQuery
+from parquetry.storage.attempt import attempt, clean_up
+from parquetry.storage.delta_writer import new_delta_id, write_delta
+from parquetry.storage.frames import scan
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEASE_S = 60.0
+SAMPLE_ROWS = 1_000_000
+_TASK_BYTES = 64 << 20
+_USUAL_BLOCKS = 512  # a small table is cut into about so many blocks, a large one by the size of a row group
+_LEAST_BLOCK_ROWS = 2_000
+_CELLS = 8  # a block's rows are ordered into so many cells, each a row group if large enough
+
+Phase = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Relaid:
+    table: str
+    learner: str
+    blocks: int
+    rows: int
+    bytes_before: int
+    bytes_after: int
+    version: int
+    spec: LayoutSpec
+
+
+@dataclass(frozen=True)
+class RelayoutOptions:
+    """What a user may say; None is a sensible default."""
+
+    block_rows: int | None = None
+    columns: Sequence[str] | None = None
+    delta: float | None = None
+    sample_rows: int = SAMPLE_ROWS
+    cells: int = _CELLS
+    variant: str = ""
+    seed: int = 0
+
+
+def default_block_rows(table: TableState) -> int:
+    rows = sum(d.rows for d in table.deltas)
+    return max(_LEAST_BLOCK_ROWS, min(table.settings.row_group_rows, rows // _USUAL_BLOCKS))
+
+
+def learn_layout(
+    spark: SparkSession,
+    store: Store,
+    table: TableState,
+    learner: str,
+    workload: Sequence[LoggedQuery],
+    options: RelayoutOptions,
+    phase: Phase,
+) -> LayoutSpec | None:
+    """The learned layout; None is the plain key order, which needs no learning."""
+    if learner == "key":
+        return None
+    columns = _columns(table, learner, workload, options)
+    rows = sum(d.rows for d in table.deltas)
+    phase(f"sampling {', '.join(columns)}")
+    sample = _sample(spark, store, table, columns, options)
+    rate = min(1.0, sample.num_rows / rows) if rows and sample.num_rows else 1.0
+    block_rows = options.block_rows or default_block_rows(table)
+    how = LearnOptions(
+        block_rows=block_rows,
+        sample_rate=rate,
+        columns=tuple(columns),
+        delta=options.delta,
+        variant=options.variant,
+        seed=options.seed,
+    )
+    phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
+    spec = learn(learner, sample, workload, how)
+    return with_cells(spec, sample, workload, how, options.cells)
+
+
+def relayout(
+    catalog: Catalog,
+    store: Store,
+    spark: SparkSession,
+    name: str,
+    learner: str,
+    workload: Sequence[LoggedQuery],
+    options: RelayoutOptions,
+    holder: str,
+    phase: Phase = lambda _: None,
+) -> Relaid:
+    """Learns and rewrites; old readers keep working, and nothing changes unless all of it succeeds."""
+    table = catalog.state().table(name)
+    lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
+    if lease is None:
+        raise CommitConflict(f"another worker is rewriting '{table.name}' right now; try again when it is done")
+    with catalog.keep(lease, LEASE_S) as kept, ExitStack() as attempts:
+        state = catalog.state()
+        table = state.table(name)
+        made: list[str] = []
+        try:
+            spec = learn_layout(spark, store, table, learner, workload, options, phase)
+            after = replace(table, layout=None if spec is None else spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
+            edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
+            size = 0
+            for side in _sides(state, table):
+                made.append(new_delta_id())
+                attempts.enter_context(attempt(catalog, made[-1], holder))  # until the commit: vacuum may run
+                phase(f"rewriting {sum(d.rows for d in side):,} rows into {blocks_of(after.layout):,} blocks")
+                new = _rewrite(spark, store, after, side, made[-1])
+                failpoints.reach("relayout.before_commit")
+                edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
+                size += new.bytes if new else 0
+            detail = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
+            commit = catalog.commit(edits, kind="relayout", lease=kept.lease, detail=detail)
+        except BaseException as e:
+            for delta_id in made:
+                clean_up(catalog, store, table.table_id, delta_id)
+            if isinstance(e, ParquetryError) or not isinstance(e, Exception):
+                raise
+            raise explain_failure(e, table.name) from e
+    assert spec is not None or learner == "key"
+    rows, before = sum(d.rows for d in table.deltas), sum(d.bytes for d in table.deltas)
+    return Relaid(table.name, learner, blocks_of(after.layout), rows, before, size, commit.version, spec)  # type: ignore[arg-type]
+
+
+def _columns(
+    table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions
+) -> list[str]:
+    """What the layout may cut on: asked for, or filtered by the workload; on keyed tables key columns only."""
+    schema = table.schema
+    if options.columns:
+        for c in options.columns:
+            column = schema.column(c)
+            if is_nested(column.arrow):
+                raise SchemaError(f"column '{c}' has the nested type {column.type}, which cannot be cut; choose others")
+            if schema.keyed and c not in schema.key:
+                raise SchemaError(f"'{c}' is not in the key; a layout of an {schema.model} table cuts on its key only")
+        return list(options.columns)
+    used = {c for q in workload for c in columns_of(q.predicate)}
+    allowed = [c.name for c in schema.columns if not is_nested(c.arrow) and (not schema.keyed or c.name in schema.key)]
+    columns = [c for c in allowed if c in used]
+    if not columns:
+        filtered = ", ".join(sorted(used)) or "nothing"
+        raise SchemaError(
+            f"layout '{learner}' finds no column to cut '{table.name}' on: its {len(workload)} logged queries filter on "
+            f"{filtered}. Run or import queries first, or name columns"
+        )
+    return columns
+
+
+def _sample(
+    spark: SparkSession, store: Store, table: TableState, columns: Sequence[str], options: RelayoutOptions
+) -> pa.Table:
+    rows = sum(d.rows for d in table.deltas)
+    frame = scan(spark, store, table.schema, table.deltas).select(*[f"`{c}`" for c in columns])
+    if rows > options.sample_rows:
+        frame = frame.sample(options.sample_rows / rows, seed=options.seed)
+    arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
+    return frame.toArrow().cast(arrow)
+
+
+def _sides(state: State, table: TableState) -> list[tuple[Delta, ...]]:
+    """What is visible and what is not are rewritten apart: no delta may reach across the QT."""
+    visible = tuple(d for d in table.deltas if d.t_hi <= state.qt)
+    hidden = tuple(d for d in table.deltas if d.t_lo > state.qt)
+    return [side for side in (visible, hidden) if side]
+
+
+def _rewrite(
+    spark: SparkSession, store: Store, table: TableState, deltas: tuple[Delta, ...], delta_id: str
+) -> Delta | None:
+    cores = spark.sparkContext.defaultParallelism
+    tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
+    written = write_delta(
+        with_blocks(scan(spark, store, table.schema, deltas), table.layout),
+        store=store,
+        table_id=table.table_id,
+        delta_id=delta_id,
+        schema=table.schema,
+        schema_id=table.schema_id,
+        layout_id=table.layout_id,
+        settings=table.settings,
+        tasks=1 if tasks <= 1 else max(tasks, cores),
+        blocks=blocks_of(table.layout),
+        level=max(d.level for d in deltas) + 1,
+        times=(deltas[0].t_lo, deltas[-1].t_hi),
+    )
+    return written.delta

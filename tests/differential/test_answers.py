@@ -1,0 +1,121 @@
+"""Every query gives the same rows on both executors, whatever rules are on, before and after compaction, and as plain
+Spark over the raw files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import sqlglot
+
+from parquetry.query.engine import RULES
+from parquetry.query.local_plan import LocalPlan
+from parquetry.query.result import Result
+from parquetry.warehouse import Warehouse
+from tests.differential.reference import differences
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATS = {
+    "executor",
+    "qt",
+    "view",
+    "replica",
+    "deltas",
+    "blocks_total",
+    "blocks_read",
+    "skipped_by",
+    "files_read",
+    "rows_scanned",
+    "rows_out",
+    "bytes_read",
+    "splits",
+    "elapsed_ms",
+    "plan_ms",
+}
+_EXPECTED: dict[str, pa.Table] = {}
+
+
+def _load() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted((Path(__file__).parent / "queries").glob("*.sql")):
+        for name, sql in re.findall(r"^-- name: (.+)\n((?:(?!^--).*\n?)+)", path.read_text(), re.MULTILINE):
+            assert name not in found, f"two queries are called '{name}'"
+            found[name] = sql.strip()
+    return found
+
+
+QUERIES = _load()
+
+
+def test_there_are_enough_queries() -> None:
+    assert len(QUERIES) >= 60
+    assert sum(n.startswith("tpch ") for n in QUERIES) == 22
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_uncompacted_deltas_answer_as_plain_spark(name: str, uncompacted: Warehouse, reference: SparkSession) -> None:
+    expected = _expected(name, reference)
+    _check_locally(name, uncompacted, expected)
+    _check(name, uncompacted, expected, executor="spark", off=())
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_compacted_deltas_answer_as_plain_spark(name: str, compacted: Warehouse, reference: SparkSession) -> None:
+    expected = _expected(name, reference)
+    _check_locally(name, compacted, expected)
+    # With rules on, the files of a single delta give Spark the same plan as above; without them it reads all.
+    _check(name, compacted, expected, executor="spark", off=RULES)
+
+
+@pytest.mark.parametrize("name", [n for n in QUERIES if "aggregate" in n or "upsert" in n or "NaN" in n])
+def test_spark_without_rules_answers_over_uncompacted_deltas_too(
+    name: str, uncompacted: Warehouse, reference: SparkSession
+) -> None:
+    _check(name, uncompacted, _expected(name, reference), executor="spark", off=RULES)
+
+
+def test_most_queries_of_one_table_run_locally(uncompacted: Warehouse) -> None:
+    """Otherwise the comparisons above would say little about the local executor."""
+    plans = {n: uncompacted.explain(sql).plan.bound.local for n, sql in QUERIES.items()}
+    assert sum(isinstance(p, LocalPlan) for p in plans.values()) >= 60
+
+
+def _expected(name: str, reference: SparkSession) -> pa.Table:
+    if name not in _EXPECTED:
+        _EXPECTED[name] = reference.sql(QUERIES[name]).toArrow()
+    return _EXPECTED[name]
+
+
+def _check_locally(name: str, wh: Warehouse, expected: pa.Table) -> None:
+    if isinstance(wh.explain(QUERIES[name]).plan.bound.local, LocalPlan):
+        for off in ((), RULES, *((rule,) for rule in RULES)):
+            _check(name, wh, expected, executor="local", off=off)
+
+
+def _check(name: str, wh: Warehouse, expected: pa.Table, *, executor: str, off: tuple[str, ...]) -> None:
+    sql = QUERIES[name]
+    result = wh.sql(sql, executor=executor, off=off)
+    ordered = sqlglot.parse_one(sql, dialect="spark").args.get("order") is not None
+    found = differences(result.arrow(), expected, ordered=ordered)
+    assert not found, f"{executor}, {off=}: " + "; ".join(found[:5])
+    _check_stats(result, executor)
+
+
+def _check_stats(result: Result, executor: str) -> None:
+    stats: dict[str, Any] = result.stats
+    assert set(stats) == STATS
+    assert stats["executor"] == executor
+    assert stats["rows_out"] == result.arrow().num_rows
+    assert stats["blocks_total"] >= stats["blocks_read"] >= 0
+    assert stats["blocks_total"] - sum(stats["skipped_by"].values()) == sum(
+        t.groups_read for t in result.plan.tables.values()
+    )
+    plain = not isinstance(result.plan.bound.local, LocalPlan) or not result.plan.bound.local.aggregated
+    if stats["rows_out"] and plain:
+        assert stats["rows_scanned"] > 0
+        assert stats["bytes_read"] > 0
