@@ -209,10 +209,14 @@ def measure_planning(work: Path, goals: Goals) -> dict[str, Any]:
         wh = make(work / name.replace(" ", "-").replace(",", ""))
         times = []
         for i in range(60):
-            plan = wh.explain(f"SELECT sum(v) AS v FROM t WHERE k BETWEEN {i * 1000} AND {i * 1000 + 50000} AND v < 900").plan
+            plan = wh.explain(
+                f"SELECT sum(v) AS v FROM t WHERE k BETWEEN {i * 1000} AND {i * 1000 + 50000} AND v < 900"
+            ).plan
             times.append(plan.plan_ms)
         (t,) = plan.tables.values()
-        print(f"planning over {name}: p50 {median(times[10:]):.2f} ms, {t.groups_read:,} of {t.groups_total:,} row groups")
+        print(
+            f"planning over {name}: p50 {median(times[10:]):.2f} ms, {t.groups_read:,} of {t.groups_total:,} row groups"
+        )
         goals.at_most(f"planning with {name}, warm p50 in ms", median(times[10:]), 20)
         results[name] = {"p50_ms": median(times[10:]), "p99_ms": percentile(times[10:], 0.99), "first_ms": times[0]}
         wh.close()

@@ -89,7 +89,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     """A session with the user's settings and functions but its own temporary views, and one meaning of time."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # type: ignore[no-untyped-call]
+    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in MEANING.items():
         session.conf.set(name, value)
     return session

@@ -67,7 +67,9 @@ def connect(
                 f"the warehouse '{folder}' is damaged: {_DESCRIPTION} is missing; restore it from a backup"
             )
         if not create:
-            raise WarehouseError(f"there is no warehouse at '{folder}'; make one with 'parquetry init', or check the path")
+            raise WarehouseError(
+                f"there is no warehouse at '{folder}'; make one with 'parquetry init', or check the path"
+            )
         if leftovers:
             raise WarehouseError(f"'{folder}' is not empty and not a warehouse; choose another folder")
         return _create(folder, catalog, spark)
@@ -169,7 +171,9 @@ class Warehouse:
         """Adds a nullable column; rows stored before read as null. Aggregate tables need its ``merge``."""
         t = self.catalog.state().table(table)
         if t.schema.model == "aggregate" and merge is None:
-            raise SchemaError(f"'{t.name}' is an aggregate table: say how '{name}' merges (sum, min, max, count, replace)")
+            raise SchemaError(
+                f"'{t.name}' is an aggregate table: say how '{name}' merges (sum, min, max, count, replace)"
+            )
         changed = t.schema.add_column(Column(name, type_name(arrow_type(type))), merge)
         edit = ChangeSchema(t.table_id, t.schema_id, changed)
         self.catalog.commit([edit], kind="add column", detail={"table": t.name, "column": name, "type": type})
@@ -193,7 +197,7 @@ class Warehouse:
         tasks: int | None = None,
         progress: Listener | None = None,
     ) -> Ingested:
-        """Commits a batch as one delta, exactly once per label. Queries see it when the QT reaches it: see ``maintain``.
+        """Commits a batch as one delta, exactly once per label. Queries see it once the QT reaches it: see ``maintain``.
 
         ``source``: paths of Parquet, CSV or JSON files, or a Spark, pandas, polars or Arrow frame.
         """
@@ -283,7 +287,15 @@ class Warehouse:
         holder = f"relayout:{os.getpid()}"
         with watch_tasks(self.spark, progress):
             return relayout(
-                self.catalog, self.store, self.spark, t.name, learner, found, options or RelayoutOptions(), holder, phase
+                self.catalog,
+                self.store,
+                self.spark,
+                t.name,
+                learner,
+                found,
+                options or RelayoutOptions(),
+                holder,
+                phase,
             )
 
     def _schemas(self) -> dict[str, TableSchema]:

@@ -307,11 +307,13 @@ def test_no_delta_may_reach_across_the_qt(catalog: Catalog) -> None:
 
 def test_an_attempts_lease_leaves_no_row(catalog: Catalog) -> None:
     lease = catalog.acquire("attempt:x", "me", 60)
-    assert lease is not None and catalog.live_resources("attempt:") == {"attempt:x"}
+    assert lease is not None
+    assert catalog.live_resources("attempt:") == {"attempt:x"}
     catalog.release(lease)
     assert catalog.live_resources("attempt:") == set()
     again = catalog.acquire("attempt:x", "me", 60)
-    assert again is not None and again.token == 1
+    assert again is not None
+    assert again.token == 1
 
 
 def test_a_lease_has_one_holder_and_a_growing_token(catalog: Catalog) -> None:

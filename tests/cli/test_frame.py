@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,16 +80,6 @@ def test_help_loads_nothing_but_the_parser(arguments: list[str]) -> None:
     )
     assert done.returncode == 0
     assert done.stderr.split() == []
-
-
-def test_help_is_instant() -> None:
-    def seconds() -> Iterator[float]:
-        for _ in range(5):
-            started = time.perf_counter()
-            run_apart("from parquetry.cli import main; main(['--help'])")
-            yield time.perf_counter() - started
-
-    assert min(seconds()) < HELP_S
 
 
 @pytest.mark.parametrize(

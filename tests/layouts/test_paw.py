@@ -38,9 +38,7 @@ def cost(spec: TreeLayout, table: pa.Table, queries: list[Box]) -> float:
 def test_disjoint_queries_get_a_block_each_and_the_rest_is_irregular() -> None:
     """Figure 6: three queries, four blocks, each query reads its own."""
     queries = [box(10, 30, 10, 30), box(60, 80, 15, 35), box(35, 60, 60, 85)]
-    spec = learn_paw(
-        SQUARE, [LoggedQuery(q) for q in queries], LearnOptions(500, delta=0.0, alpha=100, refine=False)
-    )
+    spec = learn_paw(SQUARE, [LoggedQuery(q) for q in queries], LearnOptions(500, delta=0.0, alpha=100, refine=False))
     assert isinstance(spec.nodes[0], Groups)
     assert spec.blocks == 4
     blocks = [Box({"x": Interval(*b[:2]), "y": Interval(*b[2:])}) for b in [(10, 30, 10, 30), (60, 80, 15, 35)]]
@@ -62,9 +60,7 @@ def test_intersecting_queries_share_a_group() -> None:
 
 def test_a_small_group_grows_evenly_until_it_fills_a_block() -> None:
     queries = [box(50, 52, 50, 54), box(5, 30, 5, 30)]
-    spec = learn_paw(
-        SQUARE, [LoggedQuery(q) for q in queries], LearnOptions(400, delta=0.0, alpha=100, refine=False)
-    )
+    spec = learn_paw(SQUARE, [LoggedQuery(q) for q in queries], LearnOptions(400, delta=0.0, alpha=100, refine=False))
     node = spec.nodes[0]
     assert isinstance(node, Groups)
     sides = node.boxes[0].intervals

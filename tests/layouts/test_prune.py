@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -263,36 +262,3 @@ def test_a_row_group_may_hold_several_blocks() -> None:
 
 def test_an_empty_snapshot_prunes_to_nothing() -> None:
     assert len(prune(SnapshotIndex([], SMALL), And((Range("f", 1.0), IsNull("s"), Range("s", "a")))).keep) == 0
-
-
-def test_a_hundred_thousand_row_groups_are_pruned_in_milliseconds() -> None:
-    n = 100_000
-    schema = TableSchema((Column("k", "bigint"), *(Column(c, "int") for c in "abc")), ("k",))
-    keys = pa.array(np.arange(n) * 10)
-    last = encode_keys([pc.add(keys, 9)], block_prefix(0))
-    data: dict[str, Any] = {
-        "start": encode_keys([keys], block_prefix(0)).cast(pa.binary()),
-        "end": last.cast(pa.binary()),
-    }
-    lows = np.random.default_rng(1).integers(0, 1000, (4, n))
-    for i, c in enumerate(["k", *"abc"]):
-        low = keys if c == "k" else pa.array(lows[i], pa.int32())
-        data |= {f"min.{c}": low, f"max.{c}": pc.add(low, pa.scalar(9, low.type)), f"nulls.{c}": np.zeros(n, np.int64)}
-    data |= {"rows": np.full(n, 10), "block": np.zeros(n, np.int64)}
-    batch = pa.RecordBatch.from_pydict(data)
-    index = SnapshotIndex([RowGroupTable(batch, frozenset(schema.names))], schema)
-    p = And(
-        (
-            Range("k", 10**5, 9 * 10**5),
-            Range("a", 100, 800),
-            Range("b", 100),
-            OneOf("c", frozenset(range(0, 1000, 100))),
-        )
-    )
-    assert prune(index, p).keep.sum() > 0
-    times = []
-    for _ in range(7):
-        begun = time.perf_counter()
-        prune(index, p)
-        times.append(time.perf_counter() - begun)
-    assert min(times) < 0.01

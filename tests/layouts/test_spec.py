@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -86,22 +84,6 @@ def test_a_query_inside_the_union_of_holes_skips_the_irregular_block() -> None:
     region = Region(Box({"x": Interval(0, 20)}), holes)
     assert not region.might_match(Range("x", 3, 7))
     assert region.might_match(Range("x", 3, 9.5))
-
-
-def test_pruning_100_000_blocks_takes_less_than_10_ms() -> None:
-    rng = np.random.default_rng(0)
-    some = []
-    for x, y in rng.integers(0, 5000, (100_000, 2)).tolist():
-        hole = (Box({"x": Interval(x, x + 2), "y": Interval(y, y + 2)}),) if x % 4 == 0 else ()
-        some.append(Region(Box({"x": Interval(x, x + 9), "y": Interval(y, y + 9)}), hole))
-    known = RegionTable(some)
-    query = [Box({"x": Interval(100, 700), "y": Interval(300, 1200)})]
-    times = []
-    for _ in range(9):
-        start = time.perf_counter()
-        known.might_match(query)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.010
 
 
 def test_a_very_deep_tree_keeps_a_flat_expression() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -153,18 +151,6 @@ def test_a_reused_cte_has_filters_of_its_own_at_each_mention() -> None:
 def test_many_nested_ctes_stay_cheap() -> None:
     steps = [f"c{i} AS (SELECT a.ok FROM c{i - 1} a JOIN c{i - 1} b ON a.ok = b.ok)" for i in range(1, 20)]
     sql = f"WITH c0 AS (SELECT ok FROM orders), {', '.join(steps)} SELECT * FROM c19 WHERE ok = 1"
-    began = time.perf_counter()
     bound = bind(sql, TABLES)
-    assert time.perf_counter() - began < 2
+    assert len(bound.refs) <= 201  # not one per path, of which there are half a million
     assert {r.table for r in bound.refs} == {"orders"}
-
-
-def test_a_simple_query_binds_within_five_milliseconds() -> None:
-    sql = "SELECT day, sum(total) AS t FROM orders WHERE ok BETWEEN 5 AND 9 AND day >= DATE '2020-01-01' GROUP BY day"
-    took = []
-    for _ in range(15):
-        began = time.perf_counter()
-        bound = bind(sql, TABLES)
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.005
-    assert shown(bound.refs[0].predicate) == f"(ok in [5, 9] and day in [{date(2020, 1, 1)}, inf))"

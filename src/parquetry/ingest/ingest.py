@@ -12,7 +12,7 @@ from parquetry.errors import LabelConflict, ParquetryError
 from parquetry.ingest.conform import conform, digest_of
 from parquetry.ingest.failure import explain_failure
 from parquetry.ingest.sources import as_frame, write_tasks
-from parquetry.layouts.routing import blocks_of, with_blocks
+from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
 from parquetry.model.state import AddDelta
 from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.delta_writer import delta_directory, new_delta_id, write_delta
@@ -68,6 +68,7 @@ def ingest(
                     schema_id=state.schema_id,
                     layout_id=state.layout_id,
                     blocks=blocks_of(state.layout),
+                    describe=descriptor_of(state.layout, state.settings),
                     settings=state.settings,
                     tasks=write_tasks(fitted, tasks),
                 )

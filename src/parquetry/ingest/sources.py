@@ -128,7 +128,7 @@ def write_tasks(frame: DataFrame, wanted: int | None) -> int:
     """How many tasks sort and write: the caller's number, or by Spark's estimate of the input's size (NA-16)."""
     if wanted is not None:
         return max(1, wanted)
-    estimate = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # type: ignore[operator]
+    estimate = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     cores = frame.sparkSession.sparkContext.defaultParallelism
     if estimate >= _UNKNOWN_BYTES:
         return 2 * cores

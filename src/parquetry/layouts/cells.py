@@ -36,7 +36,9 @@ def with_cells(
     blocks = route_numpy(spec, sample)
     order = np.argsort(blocks, kind="stable")
     starts = np.searchsorted(blocks[order], np.arange(spec.blocks + 1))
-    return _grafted(spec, [_cell_tree(sample.take(order[a:b]), finer) for a, b in zip(starts, starts[1:], strict=False)])
+    return _grafted(
+        spec, [_cell_tree(sample.take(order[a:b]), finer) for a, b in zip(starts, starts[1:], strict=False)]
+    )
 
 
 def _cell_tree(rows: pa.Table, options: LearnOptions) -> TreeLayout:

@@ -16,6 +16,7 @@ from parquetry.model.workload import LoggedQuery
 
 _MOST_BITS = 10  # per column: 1,024 ranks are finer than any block
 
+
 def learn_curve(
     curve: str, sample: pa.Table, workload: Sequence[LoggedQuery], options: LearnOptions
 ) -> CurveLayout | None:

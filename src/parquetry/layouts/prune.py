@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from parquetry.layouts.descriptors import BoxTable
+from parquetry.layouts.regions import RegionTable
+from parquetry.model.box import Box
 from parquetry.model.key_ranges import KeyRange, key_ranges
 from parquetry.model.order_codes import HIGHEST, LOWEST, Bounds, codes_of
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.storage.index import overlapping
 from parquetry.storage.index_reader import RowGroupTable
 from parquetry.storage.snapshot_index import SnapshotIndex
+from parquetry.workload.boxes import to_boxes
 
-PROOFS = ("key", "minmax", "nulls")
+PROOFS = ("key", "minmax", "nulls", "region", "boxes")
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -29,9 +34,26 @@ class Pruned:
     skipped_by: dict[str, int]
 
 
-def prune(index: SnapshotIndex, predicate: Predicate, *, proofs: Sequence[str] = PROOFS) -> Pruned:
+@dataclass(frozen=True, eq=False)
+class LayoutRegions:
+    """The regions of a layout's blocks, which hold for the deltas written in it."""
+
+    layout_id: int
+    columns: tuple[str, ...]
+    table: RegionTable
+
+
+def prune(
+    index: SnapshotIndex,
+    predicate: Predicate,
+    *,
+    proofs: Sequence[str] = PROOFS,
+    layout: LayoutRegions | None = None,
+) -> Pruned:
     """Drops the row groups of which a proof shows that no row satisfies the predicate.
 
+    ``key``: its range of keys; ``minmax``, ``nulls``: its statistics; ``region``: its blocks' part of space under the
+    layout, holes included (PW-08); ``boxes``: its precise descriptor (PW-21).
     Rows are judged as stored: on keyed tables the caller passes only conditions that hold of every version of a key.
     """
     keep = np.ones(len(index), bool)
@@ -53,7 +75,30 @@ def prune(index: SnapshotIndex, predicate: Predicate, *, proofs: Sequence[str] =
         skip("minmax", found.by_minmax)
     if "nulls" in proofs:
         skip("nulls", found.by_both)
+    if "region" in proofs and layout is not None and keep.any():
+        skip("region", _by_region(index, predicate, layout))
+    if "boxes" in proofs and keep.any():
+        precise = _precise(index)
+        if precise is not None:
+            skip("boxes", precise.might_match(to_boxes(predicate).boxes))
     return Pruned(keep, skipped_by)
+
+
+def _by_region(index: SnapshotIndex, predicate: Predicate, layout: LayoutRegions) -> Mask:
+    match = layout.table.might_match(to_boxes(predicate, layout.columns).boxes)
+    before = np.concatenate(([0], np.cumsum(match)))
+    first, last = index.block_span
+    other = index.layout != layout.layout_id  # of an older layout, whose blocks mean something else
+    return np.asarray(other | (before[np.where(other, 0, last) + 1] > before[np.where(other, 0, first)]))
+
+
+def _precise(index: SnapshotIndex) -> BoxTable | None:
+    """The precise descriptors of a snapshot, parsed at the first query; None when no row group has one."""
+    if "boxes" not in index.prepared:
+        texts = index.boxes
+        parsed = [None if t is None else [Box.from_json(b) for b in json.loads(t)] for t in texts]
+        index.prepared["boxes"] = BoxTable(parsed) if any(t is not None for t in texts) else None
+    return index.prepared["boxes"]  # type: ignore[no-any-return]
 
 
 def _within_ranges(index: SnapshotIndex, ranges: Sequence[KeyRange]) -> Mask:

@@ -19,6 +19,8 @@ from parquetry.model.layout import CurveLayout, Cut, Groups, LayoutSpec, Leaf, N
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
+_EXPRESSION_BLOCKS = 64
+
 
 def boundary_values(spec: TreeLayout) -> dict[str, list[Any]]:
     """Every value that the spec compares a column with."""
@@ -68,11 +70,12 @@ def _select(rows: Numbers | None, mask: Numbers) -> Numbers:
 
 
 def route_spark(spec: LayoutSpec) -> SparkColumn:
-    """A Spark column with the block of each row: one SQL expression for a tree; for a curve, whose bit-mixing would
-    explode as an expression, the numpy code in an Arrow function."""
+    """A Spark column with the block of each row: one SQL expression for a small tree, else the numpy code in an Arrow
+    function that is sent the layout's columns only. A large tree or a curve as an expression passes the JVM's limit
+    for a method and would run interpreted, after long attempts to compile it."""
     from pyspark.sql import functions as F
 
-    if isinstance(spec, TreeLayout):
+    if isinstance(spec, TreeLayout) and spec.blocks <= _EXPRESSION_BLOCKS:
         return F.expr(route_sql(spec))
 
     columns = list(spec.columns)

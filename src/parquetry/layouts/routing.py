@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from parquetry.layouts.descriptors import describe
 from parquetry.layouts.route import route_spark
 from parquetry.model.layout import layout_from_json
+from parquetry.model.settings import Settings
 from parquetry.storage.merge import BLOCK
 
 if TYPE_CHECKING:
@@ -22,3 +28,14 @@ def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame
 
 def blocks_of(layout: Mapping[str, Any] | None) -> int:
     return 1 if layout is None else int(layout["blocks"])
+
+
+def descriptor_of(layout: Mapping[str, Any] | None, settings: Settings) -> Callable[[pa.Table], str] | None:
+    """What write tasks call to describe a row group precisely; None when the table wants none (PW-21)."""
+    if layout is None or not settings.descriptor_boxes:
+        return None
+    return partial(_describe, tuple(layout["columns"]), settings.descriptor_boxes)
+
+
+def _describe(columns: tuple[str, ...], count: int, rows: pa.Table) -> str:
+    return json.dumps([b.to_json() for b in describe(rows, columns, count)])

@@ -8,7 +8,7 @@ from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError
 from parquetry.ingest.failure import explain_failure
-from parquetry.layouts.routing import blocks_of, with_blocks
+from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
 from parquetry.maintain.pick import Compact
 from parquetry.model.state import ReplaceDeltas, TableState
 from parquetry.storage.attempt import attempt, clean_up
@@ -23,7 +23,9 @@ LEASE_S = 60.0
 _TASK_BYTES = 64 << 20
 
 
-def compact(catalog: Catalog, store: Store, spark: SparkSession, table: TableState, stage: Compact, holder: str) -> bool:
+def compact(
+    catalog: Catalog, store: Store, spark: SparkSession, table: TableState, stage: Compact, holder: str
+) -> bool:
     """Performs the stage; False when another worker holds the table's lease. A lost lease commits nothing."""
     lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
     if lease is None:
@@ -45,6 +47,7 @@ def compact(catalog: Catalog, store: Store, spark: SparkSession, table: TableSta
                     schema_id=table.schema_id,
                     layout_id=table.layout_id,
                     blocks=blocks_of(table.layout),
+                    describe=descriptor_of(table.layout, table.settings),
                     settings=table.settings,
                     tasks=1 if tasks <= 1 else max(tasks, cores),
                     level=max(d.level for d in stage.deltas) + 1,

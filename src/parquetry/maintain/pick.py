@@ -103,7 +103,7 @@ def _tier(deltas: Sequence[Delta], settings: Settings) -> list[Delta]:
 
 
 def _cheapest_window(sides: Sequence[Sequence[Delta]], width: int, settings: Settings) -> list[Delta]:
-    """The contiguous run of at most ``width`` deltas of one side that removes most deltas, and so at the least bytes."""
+    """The contiguous run of at most ``width`` deltas of one side that costs the fewest bytes to merge."""
     width = min(width, max(map(len, sides)), settings.compaction_fan_in)
     if width < 2:
         return []

@@ -20,7 +20,7 @@ from parquetry.ingest.failure import explain_failure
 from parquetry.layouts.cells import with_cells
 from parquetry.layouts.options import LearnOptions
 from parquetry.layouts.registry import learn
-from parquetry.layouts.routing import blocks_of, with_blocks
+from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.predicate import columns_of
@@ -152,9 +152,7 @@ def relayout(
     return Relaid(table.name, learner, blocks_of(after.layout), rows, before, size, commit.version, spec)  # type: ignore[arg-type]
 
 
-def _columns(
-    table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions
-) -> list[str]:
+def _columns(table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions) -> list[str]:
     """What the layout may cut on: asked for, or filtered by the workload; on keyed tables key columns only."""
     schema = table.schema
     if options.columns:
@@ -171,8 +169,8 @@ def _columns(
     if not columns:
         filtered = ", ".join(sorted(used)) or "nothing"
         raise SchemaError(
-            f"layout '{learner}' finds no column to cut '{table.name}' on: its {len(workload)} logged queries filter on "
-            f"{filtered}. Run or import queries first, or name columns"
+            f"layout '{learner}' finds no column to cut '{table.name}' on: its {len(workload)} logged queries "
+            f"filter on {filtered}. Run or import queries first, or name columns"
         )
     return columns
 
@@ -183,7 +181,7 @@ def _sample(
     rows = sum(d.rows for d in table.deltas)
     frame = scan(spark, store, table.schema, table.deltas).select(*[f"`{c}`" for c in columns])
     if rows > options.sample_rows:
-        frame = frame.sample(options.sample_rows / rows, seed=options.seed)
+        frame = frame.sample(fraction=options.sample_rows / rows, seed=options.seed)
     arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
     return frame.toArrow().cast(arrow)
 
@@ -211,6 +209,7 @@ def _rewrite(
         settings=table.settings,
         tasks=1 if tasks <= 1 else max(tasks, cores),
         blocks=blocks_of(table.layout),
+        describe=descriptor_of(table.layout, table.settings),
         level=max(d.level for d in deltas) + 1,
         times=(deltas[0].t_lo, deltas[-1].t_hi),
     )

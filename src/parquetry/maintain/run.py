@@ -61,8 +61,6 @@ class Maintainer:
 
     def _compact(self, state: State, stage: Compact) -> bool:
         try:
-            return compact(
-                self._catalog, self._store, self._spark(), state.tables[stage.table], stage, self._holder
-            )
+            return compact(self._catalog, self._store, self._spark(), state.tables[stage.table], stage, self._holder)
         except (CommitConflict, LeaseLost):
             return False

@@ -27,7 +27,9 @@ def verify(catalog: Catalog, store: Store, *, quick: bool) -> list[Problem]:
     problems = _state_problems(state)
     work = [(t.name, d) for t in state.tables.values() for d in t.deltas]
     with ThreadPoolExecutor(_READERS) as readers:
-        for (name, _), found in zip(work, readers.map(lambda w: _delta_problems(store, w[1], quick), work), strict=True):
+        for (name, _), found in zip(
+            work, readers.map(lambda w: _delta_problems(store, w[1], quick), work), strict=True
+        ):
             problems += [Problem(name, what) for what in found]
     return problems
 

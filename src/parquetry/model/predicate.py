@@ -77,8 +77,8 @@ def restrict(predicate: Predicate, columns: frozenset[str]) -> Predicate:
         parts = tuple(p for p in (restrict(p, columns) for p in predicate.parts) if not isinstance(p, Anything))
         return And(parts) if len(parts) > 1 else parts[0] if parts else ANYTHING
     if isinstance(predicate, Or):
-        parts = tuple(restrict(p, columns) for p in predicate.parts)
-        return ANYTHING if any(isinstance(p, Anything) for p in parts) else Or(parts)
+        either = tuple(restrict(p, columns) for p in predicate.parts)
+        return ANYTHING if any(isinstance(p, Anything) for p in either) else Or(either)
     if isinstance(predicate, Anything | Nothing) or predicate.column in columns:
         return predicate
     return Anything("a value is known only after merging")

@@ -119,7 +119,7 @@ class TableSchema:
         if not column.nullable:
             raise SchemaError(f"column '{column.name}' must be nullable: rows already stored have no value for it")
         values = {**self.values, column.name: merge} if merge else self.values
-        return replace(self, columns=(*self.columns, column), values=values)  # type: ignore[arg-type]
+        return replace(self, columns=(*self.columns, column), values=values)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -24,7 +24,9 @@ class Settings:
     row_group_rows: int = 122_880
     """Rows of one row group: the unit of skipping inside a file. Smaller = faster lookups, slower scans."""
     block_group_rows: int = 1024
-    """Under a learned layout a row group ends where a block ends once it has so many rows. Larger = fewer row groups."""
+    """Under a learned layout a row group ends at a block's end once it has so many rows. Larger = fewer row groups."""
+    descriptor_boxes: int = 0
+    """Under a learned layout, precise boxes kept per row group (PW-21): 0 is off, 3 skips more and costs write time."""
     file_bytes: int = 256 << 20
     """A data file is closed at about this size."""
     task_rows: int = 2_000_000
@@ -39,8 +41,9 @@ class Settings:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            if f.type == "int" and (not isinstance(value, int) or value < 1):
-                raise SchemaError(f"setting '{f.name}' must be a whole number of at least 1, not {value!r}")
+            least = 0 if f.name == "descriptor_boxes" else 1
+            if f.type == "int" and (not isinstance(value, int) or value < least):
+                raise SchemaError(f"setting '{f.name}' must be a whole number of at least {least}, not {value!r}")
         if self.max_query_deltas < 2:
             # What is visible and what is not yet cannot be merged with each other, so a table may need one of each.
             raise SchemaError("max_query_deltas must be at least 2")

@@ -86,7 +86,7 @@ class AddDelta:
 
 @dataclass(frozen=True)
 class ReplaceDeltas:
-    """``new`` takes the place of ``old``, which must all be live and adjacent in time. ``new`` None: they merge to nothing."""
+    """``new`` takes the place of ``old``, which must all be live and adjacent in time; None: they merge to nothing."""
 
     table_id: int
     old: tuple[str, ...]

@@ -61,7 +61,9 @@ def arrow_type(name: str) -> pa.DataType:
     try:
         parsed = exp.DataType.build(name, dialect="spark")
     except sqlglot.errors.ParseError:
-        raise SchemaError(f"unknown type '{name}'; use Spark's type names, such as int, decimal(15,2), string") from None
+        raise SchemaError(
+            f"unknown type '{name}'; use Spark's type names, such as int, decimal(15,2), string"
+        ) from None
     return _arrow_of(parsed, name)
 
 

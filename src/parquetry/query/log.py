@@ -9,7 +9,6 @@ from typing import Any
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError
 from parquetry.query.plan import Plan
-from parquetry.query.workload import shape_of
 
 _FLUSH_ROWS = 200
 _FLUSH_S = 2.0

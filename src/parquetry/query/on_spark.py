@@ -102,7 +102,8 @@ class _explained:
         if "FAILED_READ_FILE" in text or "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
             missing = re.search(r"(file:/\S+|/\S+\.parquet)", text)
             raise StorageError(
-                f"cannot read data file {missing.group(1) if missing else ''}; run 'parquetry verify' to see what is affected"
+                f"cannot read data file {missing.group(1) if missing else ''}; "
+                "run 'parquetry verify' to see what is affected"
             ) from error
         first = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace")[0].split("\n== SQL")[0]).strip()
         raise QueryError(f"Spark cannot run the query: {first[:400]}") from error

@@ -37,7 +37,7 @@ class Result:
         return self.arrow().to_pylist()  # type: ignore[no-any-return]
 
     def spark(self) -> DataFrame:
-        """The query as a Spark frame over the same snapshot, whichever executor was chosen; runs when Spark acts on it."""
+        """The query as a lazy Spark frame over the same snapshot, whichever executor was chosen."""
         return self._frame(self.plan)
 
     @property

@@ -71,10 +71,7 @@ class Snapshots:
 
     def move(self) -> None:
         """Moves the pin to the oldest version still in use, which frees older ones for vacuum."""
-        with self._lock:
-            if self._pin is None:
-                return
-            self._newest = None  # drop our own hold on it: only readers count
+        self._newest = None  # drop our own hold on it: only readers count
         with self._lock:
             if self._pin is None:
                 return

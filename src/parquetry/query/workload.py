@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlglot
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, QueryError
@@ -50,7 +50,7 @@ def shape_of(ref: TableRef) -> dict[str, Any]:
 
 
 def import_queries(catalog: Catalog, tables: Mapping[str, TableSchema], path: Path) -> Imported:
-    """Adds the queries of a file (``;``-separated, or one per line) to the log. Broken ones are reported, not lost silently."""
+    """Adds the queries of a file (``;``-separated, or one per line) to the log; broken ones are reported."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:

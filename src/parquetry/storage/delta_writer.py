@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from parquetry import failpoints
 from parquetry.model.delta import Delta, StoredFile
@@ -53,6 +55,7 @@ def write_delta(
     settings: Settings,
     tasks: int,
     blocks: int = 1,
+    describe: Callable[[pa.Table], str] | None = None,
     level: int = 0,
     times: tuple[int, int] = (0, 0),
 ) -> Written:
@@ -75,7 +78,7 @@ def write_delta(
         run = frame.repartitionByRange(tasks, *order)
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
-    writer = RunWriter(store, directory, schema, settings)
+    writer = RunWriter(store, directory, schema, settings, describe)
     # A closure, not the object itself: Spark asks the function for its name.
     results = run.sortWithinPartitions(*order).mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
     failpoints.reach("write.files")

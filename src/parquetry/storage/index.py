@@ -56,6 +56,7 @@ class RowGroup:
     maxs: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
     nans: Mapping[str, bool] = field(default_factory=dict)
+    boxes: str | None = None  # its precise descriptor as JSON: boxes that together hold all its rows (PW-21)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def stat_schema(columns: Sequence[tuple[str, str]], level: int) -> pa.Schema:
     fields = [("start", pa.binary()), ("end", pa.binary()), ("rows", pa.int64()), ("bytes", pa.int64())]
     if level == 1:
         fields += [("file", pa.int32()), ("row_group", pa.int32()), ("block", pa.int64())]
-        fields += [("leaf_offset", pa.int64()), ("leaf_length", pa.int32())]
+        fields += [("leaf_offset", pa.int64()), ("leaf_length", pa.int32()), ("boxes", pa.string())]
     for name, kind in columns:
         arrow = arrow_type(kind)
         fields.append((f"nulls.{name}", pa.int64()))
@@ -214,7 +215,10 @@ def _row_group_level(
         "end": [_cut_end(g.last) for g in groups],
         "leaf_offset": offsets,
         "leaf_length": lengths,
-        **{name: [getattr(g, name) for g in groups] for name in ("rows", "bytes", "file", "row_group", "block")},
+        **{
+            name: [getattr(g, name) for g in groups]
+            for name in ("rows", "bytes", "file", "row_group", "block", "boxes")
+        },
     }
     for name, kind in columns:
         arrow = arrow_type(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +33,11 @@ class SnapshotIndex:
         self.tables = tuple(tables)
         self.schema = schema
         self.paths = [f.path for d in deltas for f in d.files]
+        self._layouts = np.array([d.layout_id for d in deltas], np.int64)
         self._files_before = np.cumsum([0, *(len(d.files) for d in deltas)])
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(t) for t in tables], dtype=np.int64)))
         self._bounds: dict[str, Bounds | None] = {}
+        self.prepared: dict[str, Any] = {}  # what a proof has made of this snapshot, for the next query
         self._nulls: dict[str, Ints] = {}
 
     def __len__(self) -> int:
@@ -59,11 +62,29 @@ class SnapshotIndex:
         return self._files_before[self.delta] + self.numbers("file")
 
     @cached_property
+    def layout(self) -> Ints:
+        """The layout id of each row group's delta; 0 where it is not known."""
+        return self._layouts[self.delta] if len(self._layouts) else np.zeros(len(self), np.int64)
+
+    @cached_property
+    def block_span(self) -> tuple[Ints, Ints]:
+        """The first and the last block of each row group."""
+        if not self.tables:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        first, last = (np.concatenate([_blocks_of(t.batch[end]) for t in self.tables]) for end in ("start", "end"))
+        return first, last
+
+    @cached_property
+    def boxes(self) -> list[str | None]:
+        """The precise descriptor of each row group, as JSON."""
+        return [text for t in self.tables for text in t.batch["boxes"].to_pylist()]
+
+    @cached_property
     def blocks(self) -> tuple[int, ...]:
         """Every layout block that may have rows; a row group of small blocks holds several."""
         if not self.tables:
             return ()
-        first, last = (np.concatenate([_blocks_of(t.batch[end]) for t in self.tables]) for end in ("start", "end"))
+        first, last = self.block_span
         found = [first, *(np.arange(a, b + 1) for a, b in np.unique(np.stack((first, last), 1)[first < last], axis=0))]
         return tuple(np.unique(np.concatenate(found)).tolist())
 

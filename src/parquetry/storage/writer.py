@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +23,7 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.types import is_float, is_nested
 from parquetry.storage.index import RowGroup
-from parquetry.storage.merge import BLOCK, ORDER, merge_sql, quote
+from parquetry.storage.merge import BLOCK, merge_sql, quote
 from parquetry.storage.store import Sink, Store
 
 DIGEST = "__digest"
@@ -54,6 +54,7 @@ class RunWriter:
     directory: str
     schema: TableSchema
     settings: Settings
+    describe: Callable[[pa.Table], str] | None = None  # the precise descriptor of a row group, as JSON
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counted = _Counted(batches)
@@ -229,6 +230,7 @@ class _Files:
                 maxs={n: s[1] for n, s in floats.items()},
                 nulls={f.name: data.column(f.name).null_count for f in self._arrow},
                 nans={n: s[2] for n, s in floats.items()},
+                boxes=None if self.task.describe is None else self.task.describe(data),
             )
         )
         if self._sink.size >= settings.file_bytes:

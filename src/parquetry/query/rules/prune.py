@@ -7,11 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from parquetry.layouts.prune import PROOFS, prune
+from parquetry.layouts.prune import PROOFS, LayoutRegions, prune
+from parquetry.layouts.regions import RegionTable, regions
+from parquetry.model.layout import layout_from_json
 from parquetry.model.predicate import restrict
+from parquetry.model.state import TableState
 from parquetry.query.plan import Plan, TablePlan
+from parquetry.storage.cache import METADATA
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
+
 
 def rule_name(proof: str) -> str:
     return f"prune_{proof}"
@@ -23,7 +28,8 @@ def prune_tables(plan: Plan, store: Store) -> Plan:
     for name, t in plan.tables.items():
         pruned = _prune_table(t, store, proofs)
         by = ", ".join(f"{n} by {proof}" for proof, n in pruned.skipped_by.items())
-        decided = f"{name}: {pruned.groups_read} of {pruned.groups_total} row groups, {len(pruned.files)} of {t.files_total} files"
+        files = f"{len(pruned.files)} of {t.files_total} files"
+        decided = f"{name}: {pruned.groups_read} of {pruned.groups_total} row groups, {files}"
         plan = plan.decide("prune", decided, f"skipped {by}" if by else "", tables={**plan.tables, name: pruned})
         for ref in t.refs:
             for text in ref.filters:
@@ -36,11 +42,12 @@ def _prune_table(t: TablePlan, store: Store, proofs: Sequence[str]) -> TablePlan
         return t
     schema = t.state.schema
     index = open_snapshot(store, t.deltas, schema)
+    layout = regions_of(t.state)
     keep = np.zeros(len(index), bool)
     skipped: dict[str, int] = {}
     for ref in t.refs:
         predicate = restrict(ref.predicate, frozenset(schema.key)) if t.merge else ref.predicate
-        found = prune(index, predicate, proofs=proofs)
+        found = prune(index, predicate, proofs=proofs, layout=layout)
         keep |= found.keep
         skipped = found.skipped_by if len(t.refs) == 1 else {}
     if len(t.refs) > 1 and not keep.all():
@@ -54,3 +61,16 @@ def _prune_table(t: TablePlan, store: Store, proofs: Sequence[str]) -> TablePlan
         files=frozenset(index.paths[i] for i in np.unique(index.path_of[keep])),
         skipped_by=skipped,
     )
+
+
+def regions_of(table: TableState) -> LayoutRegions | None:
+    """The regions of the table's current layout, made once per process."""
+    if table.layout is None:
+        return None
+    layout = table.layout
+
+    def load() -> LayoutRegions:
+        spec = layout_from_json(layout)
+        return LayoutRegions(table.layout_id, spec.columns, RegionTable(regions(spec)))
+
+    return METADATA.get(("regions", table.table_id, table.layout_id, id(layout)), load, lambda r: 200 * r.table.count)
