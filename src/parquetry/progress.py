@@ -17,17 +17,20 @@ _POLL_S = 0.2
 
 
 @contextmanager
-def watch_tasks(spark: SparkSession, listener: Listener | None) -> Iterator[None]:
-    """Reports to ``listener`` while the block runs; does nothing without one."""
+def watch_tasks(spark: Callable[[], SparkSession | None], listener: Listener | None) -> Iterator[None]:
+    """Reports to ``listener`` while the block runs, from the moment that ``spark`` gives a session."""
     if listener is None:
         yield
         return
-    tracker = spark.sparkContext.statusTracker()
     stop = threading.Event()
 
     def poll() -> None:
         seen: dict[int, tuple[int, int]] = {}
         while not stop.wait(_POLL_S):
+            session = spark()
+            if session is None:
+                continue
+            tracker = session.sparkContext.statusTracker()
             active = set(tracker.getActiveStageIds())
             for stage in active:
                 info = tracker.getStageInfo(stage)

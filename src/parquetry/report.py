@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.catalog import Catalog
 from parquetry.maintain.pick import Advance, pick
-from parquetry.model.state import State
+from parquetry.model.state import State, TableState
 from parquetry.storage.index_reader import open_index
 from parquetry.storage.store import Store
 
@@ -65,6 +65,19 @@ def blocks(state: State, store: Store, table: str) -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def layout(t: TableState) -> dict[str, Any]:
+    if t.layout is None:
+        return {
+            "table": t.name,
+            "learner": "key",
+            "columns": list(t.schema.key),
+            "blocks": 1,
+            "deltas_in_it": len(t.deltas),
+        }
+    told = {k: t.layout[k] for k in ("learner", "columns", "blocks", "options")}
+    return {"table": t.name, **told, "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas)}
 
 
 def freshness(catalog: Catalog) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -72,7 +73,7 @@ def session(master: str | None = None, options: Mapping[str, str] | None = None)
         for name, value in settings.items():
             builder = builder.config(name, value)
         try:
-            with _environment(launch_environment(master, java_home(java))):
+            with _environment(launch_environment(master, java_home(java))), _signals_deferred():
                 started = builder.getOrCreate()
         except Exception as error:
             raise ParquetryError(
@@ -193,6 +194,23 @@ def _scratch_folder() -> str:
     folder = tempfile.mkdtemp(prefix="parquetry-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+@contextlib.contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Ctrl-C and SIGTERM take effect after the block: in the middle of a launch they would leave a JVM behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {s: signal.signal(s, lambda number, _: came.append(number)) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from parquetry import report
 from parquetry.catalog import Catalog
 from parquetry.errors import SchemaError, WarehouseError
 from parquetry.ingest.ingest import Ingested, ingest
+from parquetry.ingest.sources import check_paths
 from parquetry.ingest.stream import start_stream
 from parquetry.maintain.pick import Stage, pick
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
@@ -29,6 +30,7 @@ from parquetry.model.types import arrow_type, parse_columns, type_name
 from parquetry.progress import Listener, watch_tasks
 from parquetry.query.engine import Engine
 from parquetry.query.explain import Explanation
+from parquetry.query.picture import draw_table
 from parquetry.query.result import Result
 from parquetry.query.workload import Imported, import_queries, logged_workload, split_statements, workload_of
 from parquetry.storage.store import Store
@@ -197,12 +199,13 @@ class Warehouse:
         tasks: int | None = None,
         progress: Listener | None = None,
     ) -> Ingested:
-        """Commits a batch as one delta, exactly once per label. Queries see it once the QT reaches it: see ``maintain``.
+        """Commits a batch as one delta, exactly once per label. Queries see it once ``maintain`` moves the QT to it.
 
         ``source``: paths of Parquet, CSV or JSON files, or a Spark, pandas, polars or Arrow frame.
         """
-        self.catalog.state().table(table)  # a wrong name fails before Spark starts
-        with watch_tasks(self.spark, progress):
+        self.catalog.state().table(table)
+        check_paths(source)  # like a wrong name, a missing file fails before Spark starts
+        with watch_tasks(lambda: self._session, progress):
             return ingest(self.catalog, self.store, self.spark, table, source, label=label, tasks=tasks)
 
     def stream(
@@ -251,13 +254,12 @@ class Warehouse:
         return Maintainer(self.catalog, self.store, lambda: self.spark, self._engine.warm)
 
     def _watched(self, stages: Iterator[Stage], progress: Listener | None) -> Iterator[Stage]:
-        for stage in stages:
-            if progress is None:
-                yield stage
-                continue
-            # Spark is watched only from its first use on: publishing a QT needs none.
-            with watch_tasks(self.spark, progress if self._session is not None else None):
-                yield stage
+        while True:
+            with watch_tasks(lambda: self._session, progress):  # the stage yielded last runs in here
+                stage = next(stages, None)
+            if stage is None:
+                return
+            yield stage
 
     # -- layouts ----------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class Warehouse:
         else:
             found = logged_workload(self.catalog, t.name, self._schemas(), queries)
         holder = f"relayout:{os.getpid()}"
-        with watch_tasks(self.spark, progress):
+        with watch_tasks(lambda: self._session, progress):
             return relayout(
                 self.catalog,
                 self.store,
@@ -298,6 +300,16 @@ class Warehouse:
                 phase,
             )
 
+    def layout(self, table: str) -> dict[str, Any]:
+        """What is known of the table's present layout."""
+        return report.layout(self.catalog.state().table(table))
+
+    def draw_layout(self, table: str, columns: Sequence[str] | None = None, *, queries: int = 200) -> str:
+        """An SVG picture of the table's blocks and its newest logged queries over two columns."""
+        t = self.catalog.state().table(table)
+        self._engine.log.flush()
+        return draw_table(t, self.store, columns, logged_workload(self.catalog, t.name, self._schemas(), queries))
+
     def _schemas(self) -> dict[str, TableSchema]:
         return {t.name: t.schema for t in self.catalog.state().tables.values()}
 
@@ -307,9 +319,11 @@ class Warehouse:
         """Plans the query at the QT; the result runs when its rows are first asked for."""
         return self._engine.query(query, wanted=executor, off=off)
 
-    def explain(self, query: str, *, executor: str = "auto", off: Collection[str] = ()) -> Explanation:
-        """What each step of the query would do and why, without running it."""
-        return Explanation(self._engine.plan(query, wanted=executor, off=off))
+    def explain(
+        self, query: str, *, executor: str = "auto", off: Collection[str] = (), analyze: bool = False
+    ) -> Explanation:
+        """What each step of the query would do and why; ``analyze`` runs it and compares with the least possible."""
+        return self._engine.explain(query, wanted=executor, off=off, analyze=analyze)
 
     def table(self, name: str) -> DataFrame:
         """The whole table at the QT as a Spark frame."""

@@ -75,21 +75,32 @@ def stats_line(stats: dict[str, Any]) -> str:
 
 
 @verbs.command("explain")
-def explain(ctx: typer.Context, query: Query, executor: Executor = "auto", off: Off = None, json: Json = False) -> None:
+def explain(
+    ctx: typer.Context,
+    query: Query,
+    executor: Executor = "auto",
+    off: Off = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Run it, and compare with the least that must be read.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show what each step of a query decides and why, without running it."""
     text = query_text(query)
     with opened(ctx) as wh:
-        found = wh.explain(text, executor=executor, off=off or ()).to_json()
+        found = wh.explain(text, executor=executor, off=off or (), analyze=analyze).to_json()
     if json:
         print_json(found)
-    else:
-        print_table(("step", "decided", "why"), [(s["rule"], s["decided"], s["why"]) for s in found["steps"]])
+        return
+    print_table(("step", "decided", "why"), [(s["rule"], s["decided"], s["why"]) for s in found["steps"]])
 
 
 RULE_MEANINGS = {
     "prune_key": "skip blocks whose range of keys cannot match",
     "prune_minmax": "skip blocks whose smallest and largest values cannot match",
     "prune_nulls": "skip blocks whose count of nulls shows that no row can match",
+    "prune_region": "skip blocks whose part of space under the layout, holes left out, cannot match",
+    "prune_boxes": "skip blocks whose precise boxes cannot match",
     "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
     "push_key_filter": "filter by key before deltas are merged",
     "local": "run small queries in this process instead of on Spark",

@@ -24,6 +24,14 @@ _TASK_BYTES = 64 << 20  # compressed input that one write task takes on
 _UNKNOWN_BYTES = 1 << 40  # Spark answers with a huge number when it does not know
 
 
+def check_paths(source: Any) -> None:
+    """Raises DataError for files that are missing, of unknown format or visibly broken; other sources pass."""
+    paths = [source] if isinstance(source, str | os.PathLike) else source if isinstance(source, list | tuple) else []
+    for f in (f for p in paths for f in _expand(os.fspath(p))):
+        if _format_of(f) == "parquet":
+            _check_parquet(f)
+
+
 def as_frame(spark: SparkSession, source: Any, schema: TableSchema, table: str) -> DataFrame:
     """The source as a lazy Spark frame with its own column types; nothing is read yet but file footers."""
     if isinstance(source, str | os.PathLike):

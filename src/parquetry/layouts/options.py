@@ -24,7 +24,7 @@ class LearnOptions:
     to estimate it from the workload (PW-06, PW-18)."""
     delta_estimate: str = "hausdorff"
     """How it is estimated: "hausdorff" (nearest earlier query) or "matching" (one to one) (3.5-12)."""
-    delta_quantile: float = 0.9
+    delta_quantile: float = 0.75
     """Share of the later queries that the estimate must reach. 1 is the paper's; less forgives outliers (3.5-12)."""
     alpha: float = 10.0
     """PAW tries groups on nodes of at most so many blocks (PW-15, 3.5-1)."""

@@ -6,7 +6,7 @@ are merged with ever larger older neighbours, so each row is rewritten about log
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.model.delta import Delta, queryable_until
@@ -43,16 +43,18 @@ class Advance:
 
 Stage = Compact | Advance
 
+_SIMILAR = 1.5  # an older delta joins a merge while it is at most so many times as large as all newer ones in it
 
-def pick(state: State) -> list[Stage]:
-    """All stages that bring ``state`` up to date, in the order to run them."""
+
+def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
+    """All stages that bring ``state`` up to date, in the order to run them, without compactions of ``busy`` tables."""
     stages: list[Stage] = []
     while True:
         advance = pick_advance(state)
         if advance is not None:
             stages.append(advance)
             state = _after_advance(state, advance)
-        compaction = pick_compaction(state)
+        compaction = pick_compaction(state, busy)
         if compaction is None:
             return stages
         stages.append(compaction)
@@ -65,14 +67,26 @@ def pick_advance(state: State) -> Advance | None:
         (t.table_id, t.name, max(t.qt, queryable_until(t.deltas, t.settings.max_query_deltas, state.clock)))
         for t in state.tables.values()
     )
-    database = max(state.qt, min((qt for _, _, qt in tables), default=state.clock))
+    database = max(state.qt, _readable(state, min((qt for _, _, qt in tables), default=state.clock)))
     moved = any(qt > state.tables[name].qt for _, name, qt in tables)
     return Advance(tables, database, state.qt) if moved or database > state.qt else None
 
 
-def pick_compaction(state: State) -> Compact | None:
+def _readable(state: State, t: int) -> int:
+    """The largest timestamp up to ``t`` that lies inside no delta.
+
+    One table may hold the QT back at a time over which another has compacted its hidden deltas already.
+    """
+    while across := [d.t_lo for table in state.tables.values() for d in table.deltas if d.t_lo <= t < d.t_hi]:
+        t = min(across) - 1
+    return t
+
+
+def pick_compaction(state: State, busy: Collection[int] = ()) -> Compact | None:
     """The next compaction; the table that holds the database's QT back comes first."""
     for t in sorted(state.tables.values(), key=lambda t: (t.qt, t.name)):
+        if t.table_id in busy:
+            continue
         # A reader at the database's QT needs a cover of [0, QT], so no merge may reach across it.
         visible = [d for d in t.deltas if d.t_hi <= state.qt]
         hidden = [d for d in t.deltas if d.t_lo > state.qt]
@@ -89,11 +103,11 @@ def pick_compaction(state: State) -> Compact | None:
 
 
 def _tier(deltas: Sequence[Delta], settings: Settings) -> list[Delta]:
-    """From the newest back, as long as the next older one is no larger than all taken so far together."""
+    """From the newest back, as long as the next older one is not much larger than all taken so far together."""
     taken: list[Delta] = []
     size = 0
     for d in reversed(deltas):
-        if taken and d.bytes > size:
+        if taken and d.bytes > _SIMILAR * size:
             break
         taken.append(d)
         size += d.bytes

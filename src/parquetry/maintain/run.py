@@ -34,10 +34,10 @@ class Maintainer:
         busy: set[int] = set()
         while True:
             state = self._catalog.state()
-            todo = [s for s in pick(state) if not (isinstance(s, Compact) and s.table_id in busy)]
-            if not todo:
+            # Only the first stage is picked from what is there; the later ones count on it.
+            stage = next(iter(pick(state, busy)), None)
+            if stage is None:
                 return
-            stage = todo[0]
             yield stage
             if isinstance(stage, Advance):
                 self._advance(state, stage)

@@ -89,3 +89,33 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
     if isinstance(predicate, And | Or):
         return frozenset().union(*(columns_of(p) for p in predicate.parts))
     return frozenset() if isinstance(predicate, Anything | Nothing) else frozenset({predicate.column})
+
+
+def text_of(predicate: Predicate) -> str:
+    """The predicate as people write it.
+
+    >>> text_of(And((Range("a", lo=1, hi=5, hi_open=True), IsNull("b"))))
+    'a >= 1 AND a < 5 AND b IS NULL'
+    """
+    match predicate:
+        case And(parts):
+            return " AND ".join(f"({text_of(p)})" if isinstance(p, Or) else text_of(p) for p in parts)
+        case Or(parts):
+            return " OR ".join(f"({text_of(p)})" if isinstance(p, And) else text_of(p) for p in parts)
+        case Range(column, lo, hi, lo_open, hi_open):
+            sides = [] if lo is None else [f"{column} {'>' if lo_open else '>='} {lo}"]
+            sides += [] if hi is None else [f"{column} {'<' if hi_open else '<='} {hi}"]
+            return " AND ".join(sides) or f"{column} IS NOT NULL"
+        case OneOf(column, values):
+            listed = sorted(map(str, values))
+            if len(listed) == 1:
+                return f"{column} = {listed[0]}"
+            shown = ", ".join(listed[:5]) + (f", … {len(listed) - 5} more" if len(listed) > 5 else "")
+            return f"{column} IN ({shown})"
+        case IsNull(column):
+            return f"{column} IS NULL"
+        case NotNull(column):
+            return f"{column} IS NOT NULL"
+        case Nothing():
+            return "never true"
+    return predicate.why or "anything"

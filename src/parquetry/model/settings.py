@@ -29,8 +29,6 @@ class Settings:
     """Under a learned layout, precise boxes kept per row group (PW-21): 0 is off, 3 skips more and costs write time."""
     file_bytes: int = 256 << 20
     """A data file is closed at about this size."""
-    task_rows: int = 2_000_000
-    """Rows that one write task sorts and writes; more tasks = less memory each."""
     leaf_capacity: int = 10
     """Entries of a leaf node of the index, that is data blocks per row group (PP-10)."""
     inner_capacity: int = 1000

@@ -13,13 +13,14 @@ from parquetry.catalog import Catalog
 from parquetry.errors import QueryError
 from parquetry.layouts.prune import PROOFS
 from parquetry.query.bind import BoundQuery, TableRef, bind
+from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
 from parquetry.query.log import QueryLog
 from parquetry.query.on_spark import SparkExecutor
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.query.result import Result
 from parquetry.query.rules import executor, merge
-from parquetry.query.rules.prune import prune_tables, rule_name
+from parquetry.query.rules.prune import explain_filters, prune_tables, rule_name
 from parquetry.query.snapshot import Snapshot, Snapshots
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
@@ -57,6 +58,18 @@ class Engine:
         plan = prune_tables(plan, self._store)
         plan = executor.choose_executor(plan)
         return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
+
+    def explain(self, sql: str, *, wanted: str, off: Collection[str], analyze: bool) -> Explanation:
+        """The plan with what each filter does; with ``analyze`` also run, against the least that had to be read."""
+        plan = explain_filters(self.plan(sql, wanted=wanted, off=off), self._store)
+        if not analyze:
+            return Explanation(plan)
+        _, stats = self._run(plan)
+        count = matching_rows_query(sql)
+        matching = None
+        if count is not None and len(plan.tables) == 1:
+            (matching,) = self._run(self.plan(count))[0].column(0).to_pylist()
+        return Explanation(plan, stats, matching)
 
     def query(self, sql: str, *, wanted: str = "auto", off: Collection[str] = ()) -> Result:
         return Result(self.plan(sql, wanted=wanted, off=off), self._run, self._spark.frame)

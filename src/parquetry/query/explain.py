@@ -4,12 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
-from parquetry.query.plan import Plan
+from sqlglot import exp
+
+from parquetry.query.plan import Decision, Plan
+from parquetry.workload.sql_text import parse_query
 
 
 class Explanation:
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    """A plan in words. ``stats`` and ``matching`` are there when the query was run as well."""
+
+    def __init__(self, plan: Plan, stats: dict[str, Any] | None = None, matching: int | None = None) -> None:
+        self.plan, self.stats, self.matching = plan, stats, matching
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        return (*self.plan.decisions, *self._compared())
+
+    def _compared(self) -> list[Decision]:
+        """What was read against the least possible: the matching rows, and at least one block of them (3.5-2)."""
+        if self.stats is None:
+            return []
+        read = (
+            f"{self.stats['rows_scanned']:,} rows, {self.stats['bytes_read']:,} bytes in {self.stats['elapsed_ms']} ms"
+        )
+        if self.matching is None:
+            return [Decision("ran", read, "the lower bound is known for queries over one table")]
+        (t,) = self.plan.tables.values()
+        least = max(self.matching, min(self._block_rows(), sum(d.rows for d in t.deltas)))
+        ratio = f"{self.stats['rows_scanned'] / least:.2f} x the bound" if least else "nothing had to be read"
+        width = t.bytes * t.column_share / t.rows if t.rows else 0.0
+        bound = (
+            f"{self.matching:,} rows match; one block is the least: {least:,} rows, about {int(least * width):,} bytes"
+        )
+        return [Decision("ran", read, ratio), Decision("lower bound", bound)]
+
+    def _block_rows(self) -> int:
+        (t,) = self.plan.tables.values()
+        options = (t.state.layout or {}).get("options", {})
+        return int(options.get("block_rows", t.state.settings.row_group_rows))
 
     def to_json(self) -> dict[str, Any]:
         plan = self.plan
@@ -18,7 +50,9 @@ class Explanation:
             "qt": plan.snapshot.qt,
             "executor": plan.executor,
             "plan_ms": round(plan.plan_ms, 3),
-            "steps": [{"rule": d.rule, "decided": d.decided, "why": d.why} for d in plan.decisions],
+            "steps": [{"rule": d.rule, "decided": d.decided, "why": d.why} for d in self.decisions],
+            "stats": self.stats,
+            "matching_rows": self.matching,
             "tables": {
                 name: {
                     "deltas": len(t.deltas),
@@ -37,6 +71,19 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        width = max(len(d.rule) for d in self.plan.decisions)
-        lines = [f"{d.rule:<{width}}  {d.decided}" + (f"  ({d.why})" if d.why else "") for d in self.plan.decisions]
-        return "\n".join(lines)
+        width = max(len(d.rule) for d in self.decisions)
+        return "\n".join(f"{d.rule:<{width}}  {d.decided}" + (f"  ({d.why})" if d.why else "") for d in self.decisions)
+
+
+def matching_rows_query(sql: str) -> str | None:
+    """A query that counts the rows which satisfy the WHERE of a single SELECT; None for anything more."""
+    parsed = parse_query(sql)
+    if not isinstance(parsed, exp.Select) or parsed.args.get("joins") or parsed.args.get("with_"):
+        return None
+    source, where = parsed.args.get("from_"), parsed.args.get("where")
+    if source is None or not isinstance(source.this, exp.Table):
+        return None
+    counting = exp.select("count(*) AS n").from_(source.this.copy())
+    if where is not None:
+        counting = counting.where(where.this.copy())
+    return counting.sql(dialect="spark")

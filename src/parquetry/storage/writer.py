@@ -21,13 +21,12 @@ import pyarrow.parquet as pq
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
-from parquetry.model.types import is_float, is_nested
+from parquetry.model.types import is_float, is_nested, type_name
 from parquetry.storage.index import RowGroup
 from parquetry.storage.merge import BLOCK, merge_sql, quote
 from parquetry.storage.store import Sink, Store
 
 DIGEST = "__digest"
-RESULT_DDL = "path string, rows bigint, bytes bigint, checksum string, first binary, groups binary, rows_in bigint, digest bigint"
 _RESULT = pa.schema(
     [
         ("path", pa.string()),
@@ -40,6 +39,7 @@ _RESULT = pa.schema(
         ("digest", pa.int64()),
     ]
 )
+RESULT_DDL = ", ".join(f"{f.name} {type_name(f.type)}" for f in _RESULT)
 
 _DICTIONARY_SAMPLE = 20_000
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values; above it Spark and DuckDB read slower
@@ -282,14 +282,16 @@ def _end_at_block(blocks: np.ndarray, start: int, end: int, settings: Settings) 
 
 
 def _dictionary_columns(table: pa.Table) -> list[str]:
-    """Flat columns whose first rows have few distinct values."""
+    """Flat columns whose first rows have few distinct values.
+
+    Never floats: Spark skips a row group whose dictionary lacks the wanted value, and to that filter -0.0 is not 0.0.
+    """
     head = table.slice(0, _DICTIONARY_SAMPLE)
     few = max(64, int(head.num_rows * _DICTIONARY_SHARE))
     return [
         f.name
         for f in table.schema
-        if not is_nested(f.type)
-        and not pa.types.is_boolean(f.type)
+        if not (is_nested(f.type) or is_float(f.type) or pa.types.is_boolean(f.type))
         and pc.count_distinct(head.column(f.name), mode="all").as_py() <= few
     ]
 

@@ -115,7 +115,7 @@ SELECT name, ts, tn FROM zoo WHERE ts > '2020-01-01' OR tn < '1970-01-01'
 SELECT year(dt) AS y, month(dt) AS m, count(*) AS n FROM zoo GROUP BY year(dt), month(dt)
 
 -- name: inside nested values
-SELECT name, arr[0] AS first, rec.a AS a, m['k'] AS k FROM zoo WHERE rec.a IS NOT NULL
+SELECT name, get(arr, 0) AS first, rec.a AS a, m['k'] AS k FROM zoo WHERE rec.a IS NOT NULL
 
 -- name: lengths and cases of unicode
 SELECT name, length(name) AS n, upper(name) AS u, octet_length(name) AS bytes FROM zoo

@@ -10,7 +10,7 @@ import numpy as np
 from parquetry.layouts.prune import PROOFS, LayoutRegions, prune
 from parquetry.layouts.regions import RegionTable, regions
 from parquetry.model.layout import layout_from_json
-from parquetry.model.predicate import restrict
+from parquetry.model.predicate import And, Anything, columns_of, restrict, text_of
 from parquetry.model.state import TableState
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.storage.cache import METADATA
@@ -31,9 +31,32 @@ def prune_tables(plan: Plan, store: Store) -> Plan:
         files = f"{len(pruned.files)} of {t.files_total} files"
         decided = f"{name}: {pruned.groups_read} of {pruned.groups_total} row groups, {files}"
         plan = plan.decide("prune", decided, f"skipped {by}" if by else "", tables={**plan.tables, name: pruned})
+    return plan
+
+
+def explain_filters(plan: Plan, store: Store) -> Plan:
+    """Adds what each filter would skip by itself, and which could not be used and why."""
+    proofs = [p for p in PROOFS if rule_name(p) not in plan.off]
+    for name, t in plan.tables.items():
+        if not t.deltas:
+            continue
+        schema = t.state.schema
+        index = open_snapshot(store, t.deltas, schema)
         for ref in t.refs:
             for text in ref.filters:
                 plan = plan.decide("filter", f"{name}: {text}")
+            parts = ref.predicate.parts if isinstance(ref.predicate, And) else (ref.predicate,)
+            for part in parts:
+                if isinstance(part, Anything):
+                    continue
+                shown = f"{name}: {text_of(part)}"
+                if t.merge and not columns_of(part) <= set(schema.key):
+                    plan = plan.decide("skips", f"{shown}: nothing", "a value is known only after merging deltas")
+                    continue
+                found = prune(index, part, proofs=proofs, layout=regions_of(t.state))
+                skipped = int(np.count_nonzero(~found.keep))
+                by = ", ".join(f"{n} by {proof}" for proof, n in found.skipped_by.items())
+                plan = plan.decide("skips", f"{shown}: {skipped} of {len(index)} row groups by itself", by)
     return plan
 
 

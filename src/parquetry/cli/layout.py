@@ -1,0 +1,125 @@
+"""Verbs for layouts and the workload they learn from: workload, relayout, layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parquetry.cli.options import Json, opened
+from parquetry.cli.output import counted, print_json, print_table, size
+from parquetry.cli.progress import shown
+
+verbs = typer.Typer()
+workload = typer.Typer(help="The queries that layouts are learned from.", no_args_is_help=True)
+layout = typer.Typer(help="The present layout of a table.", no_args_is_help=True)
+verbs.add_typer(workload, name="workload")
+verbs.add_typer(layout, name="layout")
+
+
+@workload.command("import")
+def workload_import(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A file of SQL: ';'-separated, or one query per line.")],
+    json: Json = False,
+) -> None:
+    """Add the queries of a file to the query log; broken ones are reported with their line."""
+    with opened(ctx) as wh:
+        done = wh.import_workload(file)
+    if json:
+        rejected = [{"line": r.line, "sql": r.sql, "why": r.why} for r in done.rejected]
+        print_json({"imported": done.queries, "rejected": rejected})
+        return
+    for r in done.rejected:
+        print(f"line {r.line}: {r.why}")
+    print(f"{counted(done.queries, 'statement')} imported, {len(done.rejected)} rejected")
+
+
+@workload.command("show")
+def workload_show(
+    ctx: typer.Context,
+    table: Annotated[str | None, typer.Argument(help="Only queries of this table.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 20,
+    json: Json = False,
+) -> None:
+    """What the logged queries filter, and what could not be understood."""
+    with opened(ctx) as wh:
+        rows = wh.queries(limit, table)
+    if json:
+        print_json([{"sql": r["sql"], "executor": r["executor"], "shape": r["shape"]} for r in rows])
+        return
+    lines = [
+        [s["table"], ", ".join(s["filters"]) or "no filter", ", ".join(s.get("opaque", [])), r["executor"]]
+        for r in rows
+        for s in r["shape"]
+        if table is None or s["table"] == table
+    ]
+    print_table(["table", "filters", "not understood", "executor"], lines)
+
+
+@verbs.command("relayout")
+def relayout(
+    ctx: typer.Context,
+    table: Annotated[str, typer.Argument()],
+    learner: Annotated[str, typer.Argument(help="paw, qdtree, kdtree, zorder, hilbert or key.")],
+    workload: Annotated[Path | None, typer.Option(help="Learn from this file of SQL instead of the query log.")] = None,
+    block_rows: Annotated[int | None, typer.Option(help="The least rows of a block; by default by the table.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Cut on these columns only, comma-separated.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="How far queries may drift, as a share of a column's range; else estimated.")
+    ] = None,
+    sample_rows: Annotated[int, typer.Option(help="Learn from about so many rows.")] = 1_000_000,
+    cells: Annotated[int, typer.Option(help="Cells that order the rows inside a block; 1 is none.")] = 8,
+    json: Json = False,
+) -> None:
+    """Learn a layout and rewrite the table in it."""
+    with opened(ctx) as wh:
+        from parquetry.maintain.relayout import RelayoutOptions
+
+        wanted = RelayoutOptions(
+            block_rows=block_rows,
+            columns=columns.split(",") if columns else None,
+            delta=delta,
+            sample_rows=sample_rows,
+            cells=cells,
+        )
+        with shown(f"relayout {table}") as work:
+            done = wh.relayout(table, learner, workload=workload, options=wanted, phase=work.start, progress=work)
+    if json:
+        shown_fields = ("table", "learner", "blocks", "rows", "bytes_before", "bytes_after", "version")
+        print_json({f: getattr(done, f) for f in shown_fields})
+        return
+    print(
+        f"{done.table}: {done.rows:,} rows in {counted(done.blocks, 'block')} by {done.learner}, "
+        f"{size(done.bytes_before)} -> {size(done.bytes_after)}"
+    )
+
+
+@layout.command("show")
+def layout_show(ctx: typer.Context, table: Annotated[str, typer.Argument()], json: Json = False) -> None:
+    """The learner, columns and number of blocks of a table's layout."""
+    with opened(ctx) as wh:
+        found = wh.layout(table)
+    if json:
+        print_json(found)
+        return
+    print_table(["", ""], [[k, v] for k, v in found.items()])
+
+
+@layout.command("draw")
+def layout_draw(
+    ctx: typer.Context,
+    table: Annotated[str, typer.Argument()],
+    out: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("layout.svg"),
+    columns: Annotated[str | None, typer.Option(help="The two columns of the picture, comma-separated.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a picture of blocks and logged queries over two columns."""
+    with opened(ctx) as wh:
+        drawn = wh.draw_layout(table, columns.split(",") if columns else None)
+    out.write_text(drawn, encoding="utf-8")
+    if json:
+        print_json({"file": str(out), "bytes": len(drawn)})
+    else:
+        print(f"wrote {out}")

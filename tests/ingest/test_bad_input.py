@@ -1,0 +1,267 @@
+"""Every batch that cannot be taken gets one line that names column, row and value, and leaves the warehouse alone."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.errors import (
+    DataError,
+    LabelConflict,
+    ParquetryError,
+    QueryError,
+    SchemaError,
+    UnknownColumn,
+    UnknownTable,
+)
+from parquetry.warehouse import Warehouse
+from tests.ingest.refusing import refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ONE = pa.array([1], pa.int32())
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        pytest.param({"k": ONE, "zzz": [1]}, ["column 'zzz'", "columns: k, s"], id="unknown column"),
+        pytest.param({"k": ["a"]}, ["column 'k' is string", "has int", "cast"], id="string into int"),
+        pytest.param({"k": [1.0]}, ["column 'k' is double"], id="double into int"),
+        pytest.param({"k": ONE, "day": ["2024-01-01"]}, ["column 'day' is string"], id="string into date"),
+        pytest.param({"k": ONE, "b": [1]}, ["column 'b' is bigint"], id="number into boolean"),
+        pytest.param({"k": ONE, "s": [[1]]}, ["column 's' is array<bigint>"], id="array into string"),
+        pytest.param({"s": ["a"]}, ["no column 'k'"], id="no key column"),
+        pytest.param(
+            {"k": pa.array([1, None, 3], pa.int32()), "s": ["a", "b", "c"]},
+            ["null in key column 'k'", '"s":"b"'],
+            id="null key",
+        ),
+        pytest.param({"k": [1, 1 << 40]}, ["1099511627776", "'k' of type int", "row {"], id="int overflow"),
+        pytest.param({"k": [-(1 << 31) - 1]}, ["-2147483649"], id="int underflow"),
+        pytest.param({"k": ONE, "d": [Decimal("12345.00")]}, ["12345.00", "decimal(6,2)"], id="decimal overflow"),
+        pytest.param({"k": ONE, "d": [Decimal("1.234")]}, ["1.234", "decimal(6,2)"], id="decimal scale"),
+        pytest.param(
+            {"k": ONE, "d": [Decimal("12345678901234567890.123456789012345678")]}, ["decimal(6,2)"], id="wide decimal"
+        ),
+        pytest.param({"k": ONE, "d": [100_000]}, ["100000", "decimal(6,2)"], id="whole number into decimal"),
+        pytest.param({"k": ONE, "x": [(1 << 53) + 1]}, ["9007199254740993", "double"], id="whole number into double"),
+        pytest.param({"k": ONE, "n": [Decimal("1.5")]}, ["1.5", "bigint"], id="decimal into whole number"),
+        pytest.param(
+            {"k": ONE, "n": pa.array([1 << 63], pa.uint64())}, ["9223372036854775808"], id="unsigned overflow"
+        ),
+        pytest.param(
+            {"k": ONE, "local": pa.array([0], pa.timestamp("us", "UTC"))}, ["'local' is timestamp "], id="zone dropped"
+        ),
+        pytest.param(
+            {"k": ONE, "at": pa.array([1], pa.timestamp("ns", "UTC"))}, ["'at'", "nanoseconds"], id="nanoseconds"
+        ),
+    ],
+)
+def test_frames(wh: Warehouse, columns: dict[str, Any], words: list[str]) -> None:
+    refused(wh, lambda: wh.ingest("t", pa.table(columns)), DataError, *words)
+
+
+def test_a_required_column_is_required(wh: Warehouse) -> None:
+    k = pa.array([1], pa.int16())
+    refused(wh, lambda: wh.ingest("strict", pa.table({"k": k})), DataError, "no column 'must'")
+    null = pa.table({"k": k, "must": pa.array([None], pa.int64())})
+    refused(wh, lambda: wh.ingest("strict", null), DataError, "null in required column 'must'", '"k":1')
+
+
+def test_a_float_that_would_become_infinite_is_refused(wh: Warehouse) -> None:
+    big = pa.table({"k": pa.array([1], pa.int16()), "must": [1], "f": [1e300]})
+    refused(wh, lambda: wh.ingest("strict", big), DataError, "1.0E300", "'f' of type float")
+
+
+def test_columns_that_differ_in_case_only_are_refused(wh: Warehouse) -> None:
+    twice = pa.table([ONE, ONE], names=["k", "K"])
+    refused(wh, lambda: wh.ingest("t", twice), DataError, "two columns 'k'")
+
+
+def test_other_objects_are_refused(wh: Warehouse, tmp_path: Path) -> None:
+    refused(wh, lambda: wh.ingest("t", {"k": [1]}), DataError, "dict", "Arrow")
+    refused(wh, lambda: wh.ingest("t", []), DataError, "no path")
+    refused(wh, lambda: wh.ingest("t", pandas.DataFrame({"k": [1, "a"]})), DataError, "mixed types")
+    times = polars.DataFrame({"k": [1], "at": [datetime.time(1, 2)]})
+    refused(wh, lambda: wh.ingest("t", times), SchemaError, "time", "cast")
+
+
+def test_unknown_tables_and_columns(wh: Warehouse) -> None:
+    refused(wh, lambda: wh.ingest("nowhere", "x.csv"), UnknownTable, "'nowhere'", "tables: strict, t")
+    refused(wh, lambda: wh.sql("SELECT * FROM nowhere").rows(), UnknownTable, "'nowhere'")
+    refused(wh, lambda: wh.sql("SELECT zzz FROM t").rows(), UnknownColumn, "'zzz'", "columns: k")
+    refused(wh, lambda: wh.table("nowhere"), UnknownTable, "'nowhere'")
+
+
+@pytest.mark.parametrize("query", ["selec 1", "SELECT FROM WHERE", "SELECT (1", "", "SELECT 'a", "SELECT 1; SELECT 2"])
+def test_sql_that_does_not_parse(wh: Warehouse, query: str) -> None:
+    refused(wh, lambda: wh.sql(query).rows(), QueryError)
+
+
+@pytest.mark.parametrize("query", ["DROP TABLE t", "INSERT INTO t VALUES (1)", "DELETE FROM t"])
+def test_sql_that_changes_data_is_refused(wh: Warehouse, query: str) -> None:
+    refused(wh, lambda: wh.sql(query).rows(), QueryError)
+
+
+def test_a_label_with_other_data_is_refused(wh: Warehouse) -> None:
+    other = pa.table({"k": pa.array([1, 2], pa.int32()), "s": ["one", "TWO"]})
+    refused(wh, lambda: wh.ingest("t", other, label="first"), LabelConflict, "'first'", "new label")
+    more = pa.table({"k": pa.array([1, 2, 2], pa.int32()), "s": ["one", "two", "two"]})
+    refused(wh, lambda: wh.ingest("t", more, label="first"), LabelConflict, "'first'")
+    same = pa.table({"s": ["two", "one"], "k": pa.array([2, 1], pa.int32())})
+    assert wh.ingest("t", same, label="first").repeated
+
+
+# -- CSV ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("k,s\n1,a\n2\n3,c\n", ["2 fields are expected", "row 2 of bad.csv"], id="too few fields"),
+        pytest.param("k,s\n1,a\n2,b,c\n3,c\n", ["row 2,b,c of bad.csv"], id="too many fields"),
+        pytest.param("k,s\n1,a\nx,b\n", ["value 'x'", "'k' of type int", '"s":"b"', "of bad.csv"], id="no number"),
+        pytest.param("k,s\n1,a\n1.5,b\n", ["value '1.5'"], id="fraction into int"),
+        pytest.param("k,s\n99999999999,b\n", ["value '99999999999'"], id="int overflow"),
+        pytest.param("k,s\n,b\n", ["null in key column 'k'"], id="empty key"),
+        pytest.param("k,d\n1,1.234\n", ["value '1.234'", "decimal(6,2)"], id="decimal scale"),
+        pytest.param("k,d\n1,12345\n", ["value '12345'"], id="decimal overflow"),
+        pytest.param("k,x\n1,1e400\n", ["value '1e400'"], id="double overflow"),
+        pytest.param("k,b\n1,maybe\n", ["value 'maybe'", "boolean"], id="no boolean"),
+        pytest.param("k,day\n1,2024-13-01\n", ["value '2024-13-01'", "date"], id="no such day"),
+        pytest.param("k,day\n1,2024-01-01 10:00\n", ["2024-01-01 10:00"], id="time into date"),
+        pytest.param("k,at\n1,2024-01-01T00:00:00.1234567Z\n", ["timestamp"], id="too many digits of a second"),
+        pytest.param("k,local\n1,2024-01-01T00:00:00+01:00\n", ["timestamp_ntz"], id="zone dropped"),
+        pytest.param("k,zz\n1,a\n", ["column 'zz'", "bad.csv", "columns: k"], id="unknown column"),
+        pytest.param("k,s,S\n1,a,b\n", ["'s' appears twice"], id="column twice"),
+        pytest.param("", ["is empty", "column names"], id="empty file"),
+        pytest.param('k,s\n1,"abc\n2,d\n', ["never closed"], id="quote never closed"),
+        pytest.param(b"k,s\n1,\xff\xfe\n", ["not UTF-8"], id="not UTF-8"),
+    ],
+)
+def test_csv(wh: Warehouse, tmp_path: Path, text: str | bytes, words: list[str]) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused(wh, lambda: wh.ingest("t", path), DataError, *words)
+
+
+def test_csv_cannot_hold_nested_columns(wh: Warehouse, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("k,must,tags\n1,1,[]\n")
+    refused(wh, lambda: wh.ingest("strict", tmp_path / "bad.csv"), DataError, "'tags'", "JSON or Parquet")
+
+
+def test_csv_files_of_one_batch_have_the_same_header(wh: Warehouse, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("k,s\n1,a\n")
+    (tmp_path / "2.csv").write_text("s,k\na,1\n")
+    refused(wh, lambda: wh.ingest("t", tmp_path), DataError, "2.csv", "another header")
+
+
+# -- JSON --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param('{"k":1}\n{"k":2,\n', ["no JSON", 'row {"k":2, of bad.json'], id="broken line"),
+        pytest.param('{"k":1}\n{"k":2} {"k":3}\n', ["no JSON", '{"k":2} {"k":3}'], id="two objects on a line"),
+        pytest.param('{"k":1}\n{"k":2,"zz":1}\n', ["unknown field 'zz'", "columns: k", "bad.json"], id="unknown field"),
+        pytest.param('{"k":"x"}\n', ["value 'x'", "'k' of type int"], id="no number"),
+        pytest.param('{"k":99999999999}\n', ["value '99999999999'"], id="int overflow"),
+        pytest.param('{"k":1.5}\n', ["value '1.5'"], id="fraction into int"),
+        pytest.param('{"k":1,"d":1.2345}\n', ["value '1.2345'"], id="decimal scale"),
+        pytest.param('{"s":"a"}\n', ["null in key column 'k'"], id="no key"),
+        pytest.param('[{"k":1}]\n', ["one JSON object"], id="array"),
+        pytest.param('{\n "k": 1\n}\n', ["no JSON"], id="object over several lines"),
+        pytest.param(b'{"k":1,"s":"\xff"}\n', ["not UTF-8"], id="not UTF-8"),
+    ],
+)
+def test_json(wh: Warehouse, tmp_path: Path, text: str | bytes, words: list[str]) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused(wh, lambda: wh.ingest("t", path), DataError, *words)
+
+
+def test_json_with_a_broken_nested_value(wh: Warehouse, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"k":1,"must":1,"tags":{"a":1}}\n')
+    refused(wh, lambda: wh.ingest("strict", tmp_path / "bad.json"), DataError, "broken row")
+
+
+# -- files -------------------------------------------------------------------------------------------
+
+
+def test_parquet_that_is_empty_truncated_or_something_else(wh: Warehouse, tmp_path: Path) -> None:
+    path = tmp_path / "bad.parquet"
+    path.write_bytes(b"")
+    refused(wh, lambda: wh.ingest("t", path), DataError, "bad.parquet is empty", "write it again")
+    pq.write_table(pa.table({"k": pa.array(range(5000), pa.int32())}), path)
+    whole = path.read_bytes()
+    for cut in (3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        refused(wh, lambda: wh.ingest("t", path), DataError, "bad.parquet is truncated or not Parquet")
+    path.write_text("k,s\n1,a\n")
+    refused(wh, lambda: wh.ingest("t", path), DataError, "not Parquet")
+
+
+def test_parquet_whose_pages_are_damaged(wh: Warehouse, tmp_path: Path) -> None:
+    path = tmp_path / "bad.parquet"
+    pq.write_table(pa.table({"k": pa.array(range(5000), pa.int32())}), path, compression="zstd", use_dictionary=False)
+    damaged = bytearray(path.read_bytes())
+    damaged[200:600] = bytes(400)
+    path.write_bytes(damaged)
+    refused(wh, lambda: wh.ingest("t", path), DataError, "bad.parquet", "nothing was written")
+
+
+def test_one_bad_file_among_good_ones(wh: Warehouse, tmp_path: Path) -> None:
+    good = pa.table({"k": pa.array(range(10), pa.int32())})
+    for name in ("1", "2", "3"):
+        pq.write_table(good, tmp_path / f"{name}.parquet")
+    (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-20])
+    refused(wh, lambda: wh.ingest("t", tmp_path), DataError, "2.parquet")
+
+
+def test_files_that_do_not_agree_on_a_type(wh: Warehouse, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": ONE, "s": ["a"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"k": ONE, "s": [1]}), tmp_path / "2.parquet")
+    refused(wh, lambda: wh.ingest("t", tmp_path), DataError, "'s'")
+
+
+def test_paths_that_lead_nowhere(wh: Warehouse, tmp_path: Path) -> None:
+    refused(wh, lambda: wh.ingest("t", tmp_path / "no.parquet"), DataError, "no such file", "no.parquet")
+    refused(wh, lambda: wh.ingest("t", str(tmp_path / "*.csv")), DataError, "no files")
+    refused(wh, lambda: wh.ingest("t", tmp_path), DataError, "no files")
+    (tmp_path / "a.txt").write_text("k\n1\n")
+    refused(wh, lambda: wh.ingest("t", tmp_path / "a.txt"), DataError, "cannot tell the format")
+    (tmp_path / "a.csv").write_text("k\n1\n")
+    (tmp_path / "a.json").write_text('{"k":1}\n')
+    refused(wh, lambda: wh.ingest("t", [tmp_path / "a.csv", tmp_path / "a.json"]), DataError, "one format")
+
+
+def test_a_frame_that_fails_by_itself(wh: Warehouse, spark: SparkSession) -> None:
+    frame = spark.range(5).selectExpr("CAST(id AS INT) AS k", "CAST(raise_error('out of ink') AS STRING) AS s")
+    refused(wh, lambda: wh.ingest("t", frame), ParquetryError, "out of ink", "nothing was committed")
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def test_tables_that_cannot_work(wh: Warehouse) -> None:
+    refused(wh, lambda: wh.create_table("t", "k int", key=["k"]), SchemaError, "'t' exists already")
+    refused(wh, lambda: wh.create_table("T", "k int", key=["k"]), SchemaError, "exists already")
+    refused(wh, lambda: wh.create_table("a b", "k int", key=["k"]), SchemaError, "no table name")
+    refused(wh, lambda: wh.create_table("u", "k int", key=["z"]), UnknownColumn, "'z'")
+    refused(wh, lambda: wh.create_table("u", "k int"), SchemaError, "needs a key")
+    refused(wh, lambda: wh.create_table("u", "k whatever", key=["k"]), SchemaError)
+    refused(wh, lambda: wh.create_table("u", "k int, K int", key=["k"]), SchemaError, "twice")
+    refused(wh, lambda: wh.add_column("t", "s", "int"), SchemaError, "twice")
+    refused(wh, lambda: wh.change_settings("t", colour=1), SchemaError, "'colour'")
+    refused(wh, lambda: wh.drop_table("nowhere"), UnknownTable, "'nowhere'")
