@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from _harness import CACHE, Goals, interleaved, median, percentile, save, tpch
+from benchmarks._harness import CACHE, Goals, interleaved, median, percentile, save, tpch
 
 import parquetry
 from parquetry.spark import session
@@ -203,7 +203,7 @@ def measure_scan(wh: parquetry.Warehouse, spark: Any, plain: str, rounds: int, g
 
 def measure_planning(work: Path, goals: Goals) -> dict[str, Any]:
     """Planning alone: catalogs and indexes of a size that no small machine fills with data."""
-    from _planning import many_deltas, many_row_groups
+    from benchmarks._planning import many_deltas, many_row_groups
 
     results = {}
     for name, make in (("1,000 deltas", many_deltas), ("100,000 row groups", many_row_groups)):

@@ -42,7 +42,7 @@ def learn_paw(sample: pa.Table, workload: Sequence[LoggedQuery], options: LearnO
     """A tree for the logged queries and for all within δ of them (PW-05, PW-06); what they leave is cut by medians.
 
     Variant "paper" is greedy as printed: a node costs its queries all its rows. "foresight" expects that a node large
-    enough will be split again, so it does not strand queries in nodes too small for that: it reads a seventh less.
+    enough will be split again, so it does not strand queries in nodes too small for that: it reads about a tenth less.
     """
     variant = options.variant or "foresight"
     if variant not in VARIANTS:
@@ -74,7 +74,7 @@ def learn_paw(sample: pa.Table, workload: Sequence[LoggedQuery], options: LearnO
 
 def _foresee(block_rows: int) -> Price:
     """What a query will cost on a node in the end: all of a node that cannot be split, little more than one block of
-    a larger one. The coefficients matter little: halving or doubling them moves the cost by 1 to 4 %."""
+    a larger one. Fitted by hand on lineitem and OSM-like data; its neighbours tried there cost within 7 % of it."""
 
     def price(rows: Numbers) -> Numbers:
         return np.where(rows < 2 * block_rows, rows, 1.1 * block_rows + 0.1 * rows)
