@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks._harness import CACHE, Goals, interleaved, median, percentile, save, tpch
 
 import parquetry
+from benchmarks._data import CACHE, tpch
+from benchmarks._harness import Goals, interleaved, median, percentile
+from benchmarks._report import save, verdicts
 from parquetry.spark import session
 
 KEY = ["l_orderkey", "l_linenumber"]
@@ -27,11 +28,11 @@ FROM {table} WHERE l_shipdate <= DATE '1998-09-02' GROUP BY l_returnflag, l_line
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=1, help="TPC-H scale factor (10 for the large run)")
+    parser.add_argument("--scale", type=int, default=1, help="TPC-H scale factor (10 for the large run)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the long measurements")
     parser.add_argument("--lookups", type=int, default=300, help="point and range lookups of each kind")
     parser.add_argument("--only", help="comma-separated: write,lookup,scan,plan")
-    parser.add_argument("--out", type=Path, help="folder for the JSON file")
+    parser.add_argument("--out", type=Path, default=CACHE / "bench", help="folder for results")
     options = parser.parse_args()
     wanted = set((options.only or "write,lookup,scan,plan").split(","))
     work = CACHE / "bench" / "spine-work"
@@ -41,14 +42,14 @@ def main() -> int:
     results: dict[str, Any] = {"scale": options.scale}
     try:
         if wanted & {"write", "lookup", "scan"}:
-            source = tpch(options.scale, "lineitem")["lineitem"]
+            source = tpch("lineitem", options.scale)
             results |= measure_table(source, work, options, wanted, goals)
         if "plan" in wanted:
             results["plan"] = measure_planning(work, goals)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    results["goals"] = goals.rows
-    print(f"results: {save('spine', results, options.out)}")
+    save(options.out, "spine", results, goals.checks, verdicts(goals.checks))
+    print(f"results: {options.out / 'spine.json'}")
     return 1 if goals.missed else 0
 
 
@@ -240,5 +241,4 @@ def _batches(wh: parquetry.Warehouse, spark: Any, source: Path, count: int) -> N
 
 
 if __name__ == "__main__":
-    assert pa.__version__
     sys.exit(main())

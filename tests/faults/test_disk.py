@@ -89,7 +89,7 @@ def test_no_room_for_a_compaction(wh: Warehouse) -> None:
     with pytest.raises(ParquetryError) as caught:
         wh.maintain()
     one_line(caught.value, StorageError, "no space left")
-    assert [d["delta_id"] for d in wh.deltas("t")] == [d["delta_id"] for d in before]
+    assert [d["delta"] for d in wh.deltas("t")] == [d["delta"] for d in before]
     wh.store = real
     wh.maintain()
     assert len(wh.deltas("t")) < len(before)
@@ -205,7 +205,7 @@ def test_a_read_only_warehouse(wh: Warehouse, spark: SparkSession) -> None:
     with read_only(wh.folder):
         with pytest.raises(ParquetryError) as caught, parquetry.connect(wh.folder, spark=spark) as opened:
             opened.ingest("t", rows(10, 10), label="x")
-        one_line(caught.value, CatalogError, "may not be written to")
+        one_line(caught.value, CatalogError, "catalog.db", "may be written to")
     with parquetry.connect(wh.folder, spark=spark) as opened:
         check(opened, 10)
 

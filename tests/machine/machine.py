@@ -6,7 +6,6 @@ import gc
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice, pairwise
@@ -18,6 +17,8 @@ import pytest
 
 import parquetry
 from parquetry.errors import LabelConflict, ParquetryError, UnknownTable
+from parquetry.layouts.registry import LEARNERS
+from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.types import arrow_type
 from parquetry.query.engine import RULES
 from parquetry.query.result import Result
@@ -99,6 +100,7 @@ class Machine:
             self._reopen: 3,
             self._vacuum: 5,
             self._drop_and_create: 2,
+            self._relayout: 15,
         }
         while True:
             yield self._rng.choices(list(often), list(often.values()))[0]
@@ -242,7 +244,7 @@ class Machine:
 
     def _ingest_bad_rows(self) -> None:
         table = self._some_table()
-        rows = [{"k": 1, "s": "a", "v": 1}, {"k": None, "s": "a", "v": 2}]
+        rows: list[Row] = [{"k": 1, "s": "a", "v": 1}, {"k": None, "s": "a", "v": 2}]
         self._note(table.name)
         with pytest.raises(ParquetryError, match="null in key column 'k'"):
             self.main.ingest(table.name, table.batch_table(rows), f"bad {len(self.done)}", tasks=1)
@@ -259,12 +261,8 @@ class Machine:
 
     def _maintain_partly(self) -> None:
         planned = self.main.explain_maintain()
-        stages = self.main.maintaining()
-        done = []
-        with closing(stages):
-            # A stage is performed when the next one is asked for.
-            for stage in islice(stages, self._rng.choice([2, 2, 3])):
-                done.append(str(stage))
+        # A stage is performed when the next one is asked for.
+        done = [str(stage) for stage in islice(self.main.maintaining(), self._rng.choice([2, 2, 3]))]
         assert [str(p) for p in planned[:1]] == done[:1], "explain names the stage that runs"
         self._note("; ".join(done))
 
@@ -281,6 +279,17 @@ class Machine:
             self._open[1] = self._connect()
         self.done.append(f"vacuumed: {removed}")
         assert self.main.verify() == []
+
+    def _relayout(self) -> None:
+        rng, table = self._rng, self._some_table()
+        if not self.main.deltas(table.name):
+            return
+        learner = rng.choice(list(LEARNERS))
+        columns = rng.choice(
+            [["k"], ["k", "s"], ["s"]] if table.model != "append" else [["v"], ["k", "d"], ["hi", "s"]]
+        )
+        self._note(f"{table.name} by {learner} on {columns}")
+        self.main.relayout(table.name, learner, options=RelayoutOptions(block_rows=5, columns=columns))
 
     def _reopen(self) -> None:
         which = self._rng.randrange(2)
