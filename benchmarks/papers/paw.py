@@ -128,7 +128,7 @@ def plugins(data: Dataset, seeds: Sequence[int]) -> dict[str, Rows]:
         for share in (5, 10, 20, 40):
             extra = choose_extra_blocks(layout.spec, data.table, workload.logged, options, data.rows * share // 100)
             space.setdefault(f"{share} %", []).append(1 - cost(layout, workload, extra=extra) / plain)
-        note(f"E6 seed {seed}: {({k: round(v[-1], 3) for k, v in {**boxes, **space}.items()})}")
+        note(f"E6 seed {seed}: { ({k: round(v[-1], 3) for k, v in {**boxes, **space}.items()}) }")
     return {
         "boxes": [{"boxes per block": k, "saved %": 100 * mean(v)} for k, v in boxes.items()],
         "space": [{"extra space": k, "saved %": 100 * mean(v)} for k, v in space.items()],

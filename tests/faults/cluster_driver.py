@@ -23,6 +23,7 @@ SLOW_ROWS, SLOW_TASKS = 16_000, 16
 # What an administrator sets where lost machines should be noticed in seconds rather than minutes.
 SHORT_TIMEOUTS = {
     "spark.network.timeout": "12s",
+    "spark.network.timeoutInterval": "4s",
     "spark.executor.heartbeatInterval": "2s",
     "spark.rpc.askTimeout": "12s",
     "spark.shuffle.io.maxRetries": "1",

@@ -167,7 +167,7 @@ OLD_SCHEMA = TableSchema(tuple(c for c in SCHEMA.columns if c.name not in ("c3",
     PREDICATE,
     st.sets(st.sampled_from(["key", "minmax", "nulls"])),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_pruning_never_drops_a_row_group_with_a_matching_row(
     new: list[dict[str, Any]],
     old: list[dict[str, Any]],

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.errors import QueryError, StorageError
+from parquetry.query.damage import find_damage
 from parquetry.query.local_plan import LocalPlan
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.storage.merge import ORDER, merge_sql, quote
@@ -37,12 +38,12 @@ class LocalExecutor:
         cursor = self._cursor()
         try:
             table = cursor.sql(statement).to_arrow_table()
-        except duckdb.IOException as e:
-            raise StorageError(
-                f"cannot read a data file: {str(e).splitlines()[0]}; run 'parquetry verify' to see what is affected"
-            ) from e
         except duckdb.Error as e:
-            raise QueryError(f"the query failed: {str(e).splitlines()[0]}") from e
+            first = str(e).splitlines()[0]
+            if isinstance(e, duckdb.IOException):
+                unreadable = f"cannot read a data file: {first}; run 'parquetry verify' to see what is affected"
+                raise find_damage(plan, self._store) or StorageError(unreadable) from e
+            raise find_damage(plan, self._store) or QueryError(f"the query failed: {first}") from e
         table = table.cast(plan.bound.local.schema)
         return table, _measured(cursor, t)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError, QueryError, StorageError
+from parquetry.query.damage import find_damage
 from parquetry.query.plan import Plan
 from parquetry.spark import private_session
 from parquetry.storage.frames import scan, snapshot_frame
@@ -28,6 +29,10 @@ class SparkExecutor:
     def frame(self, plan: Plan) -> DataFrame:
         """The query as a lazy Spark frame over the plan's snapshot."""
         session = private_session(self._spark())
+        with _explained(plan, self._store):
+            return self._frame(session, plan)
+
+    def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
         for name, t in plan.tables.items():
             schema = t.state.schema
             if t.merge:
@@ -37,8 +42,7 @@ class SparkExecutor:
                     *[f"`{n.replace('`', '``')}`" for n in schema.names]
                 )
             table.createOrReplaceTempView(name)
-        with _explained():
-            frame = session.sql(plan.bound.sql)
+        frame = session.sql(plan.bound.sql)
         frame._parquetry_snapshot = plan.snapshot  # type: ignore[attr-defined]  # pinned while the frame lives
         return frame
 
@@ -49,7 +53,7 @@ class SparkExecutor:
         group = f"parquetry-{uuid.uuid4().hex}"
         context.setJobGroup(group, plan.bound.sql[:200], interruptOnCancel=True)
         try:
-            with _explained():
+            with _explained(plan, self._store):
                 table = frame.toArrow()
         finally:
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
@@ -92,12 +96,17 @@ def _no_quantiles(context: object) -> object:
 class _explained:
     """Turns what Spark raises into one line that says what to do."""
 
+    def __init__(self, plan: Plan, store: Store) -> None:
+        self._plan, self._store = plan, store
+
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
         if error is None or isinstance(error, ParquetryError) or not isinstance(error, Exception):
             return
+        if damage := find_damage(self._plan, self._store):
+            raise damage from error
         text = str(error)
         if "FAILED_READ_FILE" in text or "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
             missing = re.search(r"(file:/\S+|/\S+\.parquet)", text)
