@@ -22,9 +22,9 @@ NUMERIC = (
 )
 
 
-def tpch(table: str, scale: int = 1) -> Path:
+def tpch(table: str, scale: float = 1) -> Path:
     """The path of a TPC-H table as one Parquet file, generated on first use."""
-    path = CACHE / "tpch" / f"sf{scale}" / f"{table}.parquet"
+    path = CACHE / "tpch" / f"sf{scale:g}" / f"{table}.parquet"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         tool = Path(sys.executable).with_name("tpchgen-cli")

@@ -38,6 +38,7 @@ def deltas(state: State, table: str) -> list[dict[str, Any]]:
             "t_hi": d.t_hi,
             "level": d.level,
             "rows": d.rows,
+            "extra_rows": d.extra_rows,
             "bytes": d.bytes,
             "files": len(d.files),
             "visible": d.t_hi <= state.qt,
@@ -47,12 +48,14 @@ def deltas(state: State, table: str) -> list[dict[str, Any]]:
 
 
 def blocks(state: State, store: Store, table: str) -> list[dict[str, Any]]:
-    """Every unit of skipping with its sizes and the ranges of the key columns."""
+    """Every unit of skipping with its sizes and the ranges of the key columns; extra blocks are left out."""
     found = []
     t = state.table(table)
     for d in t.deltas:
         groups = open_index(store, d.index).row_groups().batch.to_pylist()
         for g in groups:
+            if d.files[g["file"]].extra:
+                continue
             found.append(
                 {
                     "delta": d.delta_id,
@@ -77,6 +80,7 @@ def layout(t: TableState) -> dict[str, Any]:
             "deltas_in_it": len(t.deltas),
         }
     told = {k: t.layout[k] for k in ("learner", "columns", "blocks", "options")}
+    told |= {"extra_blocks": len(t.layout.get("extra", ())), "extra_rows": sum(d.extra_rows for d in t.deltas)}
     return {"table": t.name, **told, "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas)}
 
 

@@ -229,3 +229,11 @@ def check(wh: Warehouse, count: int) -> None:
     removed = wh.catalog.garbage(wh.catalog.version(), wh.catalog.now() + 1)
     named = {f.path for d in (*deltas, *removed) for f in (*d.files, d.index)}
     assert {path for path, *_ in wh.store.list()} == named, "nothing was left behind"
+
+
+def test_a_compaction_never_makes_a_loss_final(wh: Warehouse) -> None:
+    wh.ingest("t", rows(10, 10))
+    wh.ingest("t", rows(10, 20))
+    deltas = wh.catalog.state().table("t").deltas
+    Path(wh.store.url(deltas[-1].files[0].path)).write_bytes(b"")  # Spark reads an empty file as no rows
+    refused(wh, lambda: wh.maintain(), StorageError, "20 rows are stored but 10 could be read", "verify")

@@ -214,9 +214,9 @@ def test_parquet_that_is_empty_truncated_or_something_else(wh: Warehouse, tmp_pa
 
 def test_parquet_whose_pages_are_damaged(wh: Warehouse, tmp_path: Path) -> None:
     path = tmp_path / "bad.parquet"
-    pq.write_table(pa.table({"k": pa.array(range(5000), pa.int32())}), path, compression="zstd", use_dictionary=False)
+    pq.write_table(pa.table({"k": pa.array(range(5000), pa.int32())}), path)
     damaged = bytearray(path.read_bytes())
-    damaged[200:600] = bytes(400)
+    damaged[4:60] = b"\xff" * 56  # the head of the first page
     path.write_bytes(damaged)
     refused(wh, lambda: wh.ingest("t", path), DataError, "bad.parquet", "nothing was written")
 

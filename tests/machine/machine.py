@@ -100,7 +100,7 @@ class Machine:
             self._reopen: 3,
             self._vacuum: 5,
             self._drop_and_create: 2,
-            self._relayout: 15,
+            self._relayout: 3,
         }
         while True:
             yield self._rng.choices(list(often), list(often.values()))[0]

@@ -110,6 +110,14 @@ def test_too_many_ranges_become_one_that_covers_them(monkeypatch: pytest.MonkeyP
     assert key_ranges(Or(tuple(eq("a", n) for n in range(0, 40, 2))), SCHEMA) is None
 
 
+def test_with_very_many_blocks_only_what_matches_nothing_is_worth_looking_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_RANGES", 8)
+    covering = [(prefix(1, block=b), successor(prefix(9, block=b))) for b in range(4)]
+    assert key_ranges(eq("a", 1, 5, 9), SCHEMA, blocks=range(4)) == covering
+    assert key_ranges(eq("a", 1), SCHEMA, blocks=range(9)) is None
+    assert key_ranges(And((eq("a", 1), eq("a", 2))), SCHEMA, blocks=range(9)) == []
+
+
 def test_a_value_that_does_not_fit_the_column_tells_nothing() -> None:
     assert key_ranges(Range("a", 2**40), SCHEMA) is None
     assert key_ranges(And((eq("a", 1), eq("b", 5))), SCHEMA) == [whole(1)]

@@ -71,6 +71,9 @@ def relayout(
     ] = None,
     sample_rows: Annotated[int, typer.Option(help="Learn from about so many rows.")] = 1_000_000,
     cells: Annotated[int, typer.Option(help="Cells that order the rows inside a block; 1 is none.")] = 8,
+    extra_space: Annotated[
+        float, typer.Option(help="Store much-asked regions twice, up to this share of the table's rows.")
+    ] = 0.0,
     json: Json = False,
 ) -> None:
     """Learn a layout and rewrite the table in it."""
@@ -83,15 +86,17 @@ def relayout(
             delta=delta,
             sample_rows=sample_rows,
             cells=cells,
+            extra_space=extra_space,
         )
         with shown(f"relayout {table}") as work:
             done = wh.relayout(table, learner, workload=workload, options=wanted, phase=work.start, progress=work)
     if json:
-        shown_fields = ("table", "learner", "blocks", "rows", "bytes_before", "bytes_after", "version")
+        shown_fields = ("table", "learner", "blocks", "rows", "extra_rows", "bytes_before", "bytes_after", "version")
         print_json({f: getattr(done, f) for f in shown_fields})
         return
+    twice = f", {done.extra_rows:,} of them twice" if done.extra_rows else ""
     print(
-        f"{done.table}: {done.rows:,} rows in {counted(done.blocks, 'block')} by {done.learner}, "
+        f"{done.table}: {done.rows:,} rows{twice} in {counted(done.blocks, 'block')} by {done.learner}, "
         f"{size(done.bytes_before)} -> {size(done.bytes_after)}"
     )
 

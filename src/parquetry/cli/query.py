@@ -101,6 +101,7 @@ RULE_MEANINGS = {
     "prune_nulls": "skip blocks whose count of nulls shows that no row can match",
     "prune_region": "skip blocks whose part of space under the layout, holes left out, cannot match",
     "prune_boxes": "skip blocks whose precise boxes cannot match",
+    "extra_blocks": "read an extra block alone where it holds all that the query asks for",
     "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
     "push_key_filter": "filter by key before deltas are merged",
     "local": "run small queries in this process instead of on Spark",

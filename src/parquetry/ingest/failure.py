@@ -52,7 +52,20 @@ def explain_failure(error: Exception, table: str) -> ParquetryError:
         return DataError(f"table '{table}': {what}; {_MEND}", table=table)
     if malformed := re.search(r"\[MALFORMED_RECORD_IN_PARSING[^\]]*\][^:]*:\s*([^\n]*)", text):
         return DataError(f"table '{table}': broken row {malformed[1][:_SHOWN]}; {_MEND}", table=table)
-    in_worker = re.search(r"^[\w.]+(?:Error|Exception): .+$", text, re.M)  # the first lines are a Python traceback
-    lines = [in_worker[0]] if in_worker else [line.strip() for line in text.splitlines() if line.strip()]
-    first = lines[0] if lines else type(error).__name__
-    return ParquetryError(f"writing '{table}' failed: {first[:300]}; nothing was committed")
+    if apart := re.search(
+        r"\[(?:CANNOT_MERGE_SCHEMAS|PARQUET_TYPE_ILLEGAL)\]\s*(.*?)(?:\s*SQLSTATE|\n\tat |$)", text, re.S
+    ):
+        what = " ".join(apart[1].split()).strip(" .")
+        return DataError(f"table '{table}': {what}. Make the files agree with the table's types", table=table)
+    return ParquetryError(f"writing '{table}' failed: {_telling_line(error)}; nothing was committed")
+
+
+def _telling_line(error: Exception) -> str:
+    """The one line that tells most: the exception of a Python worker's traceback, or what follows py4j's preface."""
+    text = str(error)
+    raised = re.search(r"^[\w.]+(?:Error|Exception): .+$", text, re.M)
+    lines = [line.strip(": \t") for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    line = (
+        raised[0] if raised else lines[1] if lines[0].startswith("An error occurred while") and lines[1:] else lines[0]
+    )
+    return re.sub(r"\.?\s*SQLSTATE: \w+", "", line)[:300]

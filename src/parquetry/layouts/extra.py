@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,12 @@ from parquetry.layouts.options import LearnOptions
 from parquetry.layouts.positions import Positions
 from parquetry.layouts.regions import RegionTable, regions
 from parquetry.layouts.route import route_numpy
-from parquetry.layouts.sample import decoded_boxes, encode
+from parquetry.layouts.sample import Sample, decoded_boxes, encode
 from parquetry.model.box import Box
-from parquetry.model.layout import LayoutSpec
+from parquetry.model.layout import EXTRA_BASE, LayoutSpec
 from parquetry.model.workload import LoggedQuery
+
+_CANDIDATES = 1000  # regions considered, those of the heaviest queries; the work grows with candidates times queries
 
 
 @dataclass(frozen=True)
@@ -29,53 +30,103 @@ class ExtraBlock:
 
 
 def choose_extra_blocks(
-    spec: LayoutSpec, sample: pa.Table, workload: Sequence[LoggedQuery], options: LearnOptions, budget_rows: int
+    spec: LayoutSpec,
+    sample: pa.Table,
+    workload: Sequence[LoggedQuery],
+    options: LearnOptions,
+    budget_rows: int,
+    most: int | None = None,
 ) -> tuple[ExtraBlock, ...]:
     """Regions of extended queries whose copies save most rows read per row stored, best first (Eq. 5)."""
     encoded = encode(sample, workload, options, extended=True)
-    boxes = decoded_boxes(encoded)
-    queries = [[b for b, o in zip(boxes, encoded.owner.tolist(), strict=True) if o == q] for q in range(len(workload))]
-    queries = [q for q in queries if q]
-    hulls = [reduce(Box.hull, q) for q in queries]
-    weight = encoded.weight[np.unique(encoded.owner)]
+    if not len(encoded.owner) or not encoded.columns:
+        return ()
+    owners, first = np.unique(encoded.owner, return_index=True)
+    lo, hi = np.minimum.reduceat(encoded.lo, first, axis=1), np.maximum.reduceat(encoded.hi, first, axis=1)
+    weight = encoded.weight[owners]
     scale = 1 / options.sample_rate
     sizes = np.bincount(route_numpy(spec, sample), minlength=spec.blocks) * scale
-    known = RegionTable(regions(spec))
-    current = np.array([sizes[known.might_match(q)].sum() for q in queries])
-    size = np.array([max(count_inside(sample, hull) * scale, options.block_rows) for hull in hulls])
-    inside = np.array([[not a.minus(b) for a in hulls] for b in hulls], bool).reshape(len(hulls), len(hulls))
+    known, boxes = RegionTable(regions(spec)), decoded_boxes(encoded)
+    ends = [*first[1:].tolist(), len(boxes)]
+    current = np.array([sizes[known.might_match(boxes[a:b])].sum() for a, b in zip(first.tolist(), ends, strict=True)])
+    asked = _distinct_hulls(lo, hi, weight)
+    size = np.array([max(_count(encoded, lo[:, q], hi[:, q]) * scale, options.block_rows) for q in asked.tolist()])
+    inside = np.ones((len(asked), len(owners)), bool)
+    for low, high in zip(lo, hi, strict=True):
+        inside &= (low[asked, None] <= low[None, :]) & (high[asked, None] >= high[None, :])
     chosen: list[ExtraBlock] = []
     left = float(budget_rows)
-    while len(hulls):
+    while most is None or len(chosen) < most:
         saved = np.where(inside, np.maximum(current[None, :] - size[:, None], 0) * weight[None, :], 0).sum(axis=1)
         gain = np.where(size <= left, saved / size, 0)
         best = int(np.argmax(gain))
         if gain[best] <= 0:
             break
-        chosen.append(ExtraBlock(hulls[best], round(float(size[best]))))
+        chosen.append(ExtraBlock(_hull(encoded, lo[:, asked[best]], hi[:, asked[best]]), round(float(size[best]))))
         left -= float(size[best])
         current = np.where(inside[best], np.minimum(current, size[best]), current)
     return tuple(chosen)
 
 
-def count_inside(table: pa.Table, box: Box) -> int:
-    """Rows of the table inside the box."""
-    return int(rows_inside(table, box).sum())
+def _distinct_hulls(lo: Numbers, hi: Numbers, weight: Numbers) -> Numbers:
+    """The first query of each distinct hull, for the heaviest hulls."""
+    _, first, hull = np.unique(np.vstack([lo, hi]), axis=1, return_index=True, return_inverse=True)
+    total = np.bincount(hull.ravel(), weights=weight)
+    return np.sort(first[np.argsort(-total, kind="stable")[:_CANDIDATES]])
+
+
+def _count(sample: Sample, lo: Numbers, hi: Numbers) -> int:
+    rows: Numbers | None = None
+    for places, low, high, line in zip(sample.places, lo, hi, sample.lines, strict=True):
+        if (low, high) != (0, line.top):
+            at = places if rows is None else places[rows]
+            hits = (at >= low) & (at <= high)
+            rows = np.flatnonzero(hits) if rows is None else rows[hits]
+    return sample.rows if rows is None else len(rows)
+
+
+def _hull(sample: Sample, lo: Numbers, hi: Numbers) -> Box:
+    sides = zip(sample.columns, sample.lines, lo.tolist(), hi.tolist(), strict=True)
+    return Box({c: line.interval(low, high) for c, line, low, high in sides if (low, high) != (0, line.top)})
 
 
 def rows_inside(table: pa.Table, box: Box) -> Numbers:
     """Which rows of the table lie inside the box."""
-    inside = np.ones(table.num_rows, bool)
-    for column, interval in box.intervals.items():
-        bounds = [v for v in (interval.lo, interval.hi) if v is not None]
-        line = Positions.of(bounds, table.schema.field(column).type)
-        lo, hi = line.range(interval)
-        at = line.place(table.column(column))
-        inside &= (at >= lo) & (at <= hi)
+    inside = np.zeros(table.num_rows, bool)
+    inside[_rows_of(table, [box])[0]] = True
     return inside
+
+
+def _rows_of(table: pa.Table, boxes: Sequence[Box]) -> list[Numbers]:
+    """The ordinals of the rows inside each box. Columns are placed once for all boxes."""
+    bounds: dict[str, list[object]] = {}
+    for box in boxes:
+        for column, i in box.intervals.items():
+            bounds.setdefault(column, []).extend(v for v in (i.lo, i.hi) if v is not None)
+    lines = {c: Positions.of(vs, table.schema.field(c).type) for c, vs in bounds.items()}
+    places = {c: line.place(table.column(c)) for c, line in lines.items()}
+    found = []
+    for box in boxes:
+        rows: Numbers = np.arange(table.num_rows)
+        for column, interval in box.intervals.items():
+            lo, hi = lines[column].range(interval)
+            at = places[column][rows] if len(rows) < table.num_rows else places[column]
+            rows = rows[(at >= lo) & (at <= hi)]
+        found.append(rows)
+    return found
+
+
+def all_blocks(spec: LayoutSpec, table: pa.Table) -> pa.ListArray:
+    """The blocks of every row of ``table``: its own, then the extra ones that hold a copy of it."""
+    copies = _rows_of(table, spec.extra)
+    rows = np.concatenate([np.arange(table.num_rows), *copies])
+    blocks = [route_numpy(spec, table), *(np.full(len(c), EXTRA_BASE + j, np.int32) for j, c in enumerate(copies))]
+    order = np.argsort(rows, kind="stable")
+    offsets = np.searchsorted(rows[order], np.arange(table.num_rows + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(blocks)[order], pa.int32()))
 
 
 def pick_extra_block(extra: Sequence[ExtraBlock], query: Sequence[Box], normal_rows: float) -> int | None:
     """The smallest extra block that holds the whole query and is cheaper than the normal route, or None (PW-23)."""
-    holding = [i for i, e in enumerate(extra) if e.rows < normal_rows and all(not b.minus(e.box) for b in query)]
+    holding = [i for i, e in enumerate(extra) if e.rows < normal_rows and all(e.box.covers(b) for b in query)]
     return min(holding, key=lambda i: extra[i].rows, default=None)

@@ -14,6 +14,7 @@ from parquetry.layouts.descriptors import BoxTable
 from parquetry.layouts.regions import RegionTable
 from parquetry.model.box import Box
 from parquetry.model.key_ranges import KeyRange, key_ranges
+from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.order_codes import HIGHEST, LOWEST, Bounds, codes_of
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.storage.index import overlapping
@@ -41,6 +42,7 @@ class LayoutRegions:
     layout_id: int
     columns: tuple[str, ...]
     table: RegionTable
+    extra: tuple[Box, ...] = ()  # the regions of its extra blocks
 
 
 def prune(
@@ -49,14 +51,16 @@ def prune(
     *,
     proofs: Sequence[str] = PROOFS,
     layout: LayoutRegions | None = None,
+    extra: int | None = None,
 ) -> Pruned:
     """Drops the row groups of which a proof shows that no row satisfies the predicate.
 
     ``key``: its range of keys; ``minmax``, ``nulls``: its statistics; ``region``: its blocks' part of space under the
     layout, holes included (PW-08); ``boxes``: its precise descriptor (PW-21).
+    Row groups of extra blocks are left out; with ``extra``, all but those of this one (PW-23).
     Rows are judged as stored: on keyed tables the caller passes only conditions that hold of every version of a key.
     """
-    keep = np.ones(len(index), bool)
+    keep = ~index.extra if extra is None else index.block_span[0] == EXTRA_BASE + extra
     skipped_by: dict[str, int] = {}
 
     def skip(proof: str, might_match: Mask) -> None:
@@ -67,7 +71,7 @@ def prune(
             skipped_by[proof] = skipped
 
     if "key" in proofs:
-        ranges = key_ranges(predicate, index.schema, index.blocks)
+        ranges = key_ranges(predicate, index.schema, index.blocks if extra is None else (EXTRA_BASE + extra,))
         if ranges is not None:
             skip("key", _within_ranges(index, ranges))
     found = _evaluate(index, predicate, "minmax" in proofs, "nulls" in proofs)
@@ -75,7 +79,7 @@ def prune(
         skip("minmax", found.by_minmax)
     if "nulls" in proofs:
         skip("nulls", found.by_both)
-    if "region" in proofs and layout is not None and keep.any():
+    if "region" in proofs and layout is not None and extra is None and keep.any():
         skip("region", _by_region(index, predicate, layout))
     if "boxes" in proofs and keep.any():
         precise = _precise(index)
@@ -88,7 +92,8 @@ def _by_region(index: SnapshotIndex, predicate: Predicate, layout: LayoutRegions
     match = layout.table.might_match(to_boxes(predicate, layout.columns).boxes)
     before = np.concatenate(([0], np.cumsum(match)))
     first, last = index.block_span
-    other = index.layout != layout.layout_id  # of an older layout, whose blocks mean something else
+    # Blocks of an older layout mean something else, and extra ones have no part of space to themselves.
+    other = (index.layout != layout.layout_id) | index.extra
     return np.asarray(other | (before[np.where(other, 0, last) + 1] > before[np.where(other, 0, first)]))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquetry.layouts.descriptors import describe
+from parquetry.layouts.extra import all_blocks
 from parquetry.layouts.route import route_spark
 from parquetry.model.layout import layout_from_json
 from parquetry.model.settings import Settings
@@ -20,10 +21,25 @@ if TYPE_CHECKING:
 
 
 def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame:
-    """``frame`` with ``__block``; unchanged under the plain key order, which is one single block."""
+    """``frame`` with ``__block``; unchanged under the plain key order, which is one single block.
+
+    A row inside the regions of extra blocks comes once more for each of them.
+    """
     if layout is None:
         return frame
-    return frame.withColumn(BLOCK, route_spark(layout_from_json(layout)))
+    spec = layout_from_json(layout)
+    if not spec.extra:
+        return frame.withColumn(BLOCK, route_spark(spec))
+    from pyspark.sql import functions as F
+
+    columns = list(spec.columns)
+
+    def blocks(*arrays: pa.Array) -> pa.Array:
+        return all_blocks(spec, pa.table(list(arrays), names=columns))
+
+    quoted = [F.col("`" + c.replace("`", "``") + "`") for c in columns]
+    routed = F.arrow_udf(blocks, "array<int>")(*quoted)  # type: ignore[call-overload]
+    return frame.withColumn(BLOCK, F.explode(routed))
 
 
 def blocks_of(layout: Mapping[str, Any] | None) -> int:

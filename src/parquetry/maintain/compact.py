@@ -52,6 +52,7 @@ def compact(
                     tasks=1 if tasks <= 1 else max(tasks, cores),
                     level=max(d.level for d in stage.deltas) + 1,
                     times=(stage.deltas[0].t_lo, stage.deltas[-1].t_hi),
+                    expected_rows=sum(d.rows for d in stage.deltas),
                 )
                 failpoints.reach("compact.before_commit")
                 old = tuple(d.delta_id for d in stage.deltas)

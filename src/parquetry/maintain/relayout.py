@@ -6,6 +6,7 @@ brought into the new one by compaction.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import CommitConflict, ParquetryError, SchemaError
 from parquetry.ingest.failure import explain_failure
 from parquetry.layouts.cells import with_cells
+from parquetry.layouts.extra import choose_extra_blocks
 from parquetry.layouts.options import LearnOptions
 from parquetry.layouts.registry import learn
 from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
@@ -40,6 +42,7 @@ SAMPLE_ROWS = 1_000_000
 _TASK_BYTES = 64 << 20
 _USUAL_BLOCKS = 512  # a small table is cut into about so many blocks, a large one by the size of a row group
 _LEAST_BLOCK_ROWS = 2_000
+_MOST_EXTRA = 64  # each extra block is at least one file in every delta
 _CELLS = 8  # a block's rows are ordered into so many cells, each a row group if large enough
 
 Phase = Callable[[str], None]
@@ -55,6 +58,7 @@ class Relaid:
     bytes_after: int
     version: int
     spec: LayoutSpec
+    extra_rows: int = 0  # stored a second time, in extra blocks
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,12 @@ class RelayoutOptions:
     cells: int = _CELLS
     variant: str = ""
     seed: int = 0
+    extra_space: float = 0.0
+    """Rows that may be stored a second time in extra blocks, as a share of the table's (PW-22)."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.extra_space < math.inf:
+            raise SchemaError(f"extra_space is a share of the table's rows of at least 0, not {self.extra_space}")
 
 
 def default_block_rows(table: TableState) -> int:
@@ -86,6 +96,8 @@ def learn_layout(
 ) -> LayoutSpec | None:
     """The learned layout; None is the plain key order, which needs no learning."""
     if learner == "key":
+        if options.extra_space:
+            raise SchemaError("the plain key order has no extra blocks; leave extra_space out or choose another layout")
         return None
     columns = _columns(table, learner, workload, options)
     rows = sum(d.rows for d in table.deltas)
@@ -103,7 +115,14 @@ def learn_layout(
     )
     phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
     spec = learn(learner, sample, workload, how)
-    return with_cells(spec, sample, workload, how, options.cells)
+    spec = with_cells(spec, sample, workload, how, options.cells)
+    if not options.extra_space:
+        return spec
+    # An extra block competes with cells, so it may be as small as one.
+    finer = replace(how, columns=spec.columns, block_rows=max(1, block_rows // max(1, options.cells)))
+    budget = int(rows * options.extra_space)
+    extra = choose_extra_blocks(spec, sample, workload, finer, budget, _MOST_EXTRA)
+    return replace(spec, extra=tuple(e.box for e in extra))
 
 
 def relayout(
@@ -130,7 +149,7 @@ def relayout(
             spec = learn_layout(spark, store, table, learner, workload, options, phase)
             after = replace(table, layout=None if spec is None else spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
             edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
-            size = 0
+            size = extra_rows = 0
             for side in _sides(state, table):
                 made.append(new_delta_id())
                 attempts.enter_context(attempt(catalog, made[-1], holder))  # until the commit: vacuum may run
@@ -139,6 +158,7 @@ def relayout(
                 failpoints.reach("relayout.before_commit")
                 edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
                 size += new.bytes if new else 0
+                extra_rows += new.extra_rows if new else 0
             detail = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
             commit = catalog.commit(edits, kind="relayout", lease=kept.lease, detail=detail)
         except BaseException as e:
@@ -149,7 +169,8 @@ def relayout(
             raise explain_failure(e, table.name) from e
     assert spec is not None or learner == "key"
     rows, before = sum(d.rows for d in table.deltas), sum(d.bytes for d in table.deltas)
-    return Relaid(table.name, learner, blocks_of(after.layout), rows, before, size, commit.version, spec)  # type: ignore[arg-type]
+    blocks = blocks_of(after.layout)
+    return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)  # type: ignore[arg-type]
 
 
 def _columns(table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions) -> list[str]:
@@ -212,5 +233,6 @@ def _rewrite(
         describe=descriptor_of(table.layout, table.settings),
         level=max(d.level for d in deltas) + 1,
         times=(deltas[0].t_lo, deltas[-1].t_hi),
+        expected_rows=sum(d.rows for d in deltas),
     )
     return written.delta

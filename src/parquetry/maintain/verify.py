@@ -5,9 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
+
 from parquetry.catalog import Catalog
 from parquetry.errors import StorageError
 from parquetry.model.delta import Delta, StoredFile, cover
+from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.state import State, TableState
 from parquetry.storage.index_reader import IndexReader
 from parquetry.storage.store import Store
@@ -66,8 +69,12 @@ def _delta_problems(store: Store, delta: Delta, quick: bool) -> list[str]:
         groups = index.row_groups()
     except StorageError as e:
         return [str(e)]
-    if int(groups.rows.sum()) != delta.rows or index.root.rows != delta.rows:
-        problems.append(f"the index of delta {delta.delta_id} counts {index.root.rows} rows, the catalog {delta.rows}")
+    stored = delta.rows + delta.extra_rows
+    if int(groups.rows.sum()) != stored or index.root.rows != stored:
+        problems.append(f"the index of delta {delta.delta_id} counts {index.root.rows} rows, the catalog {stored}")
+    extra = np.asarray(groups.batch["block"]) >= EXTRA_BASE
+    if any(delta.files[f].extra != e for f, e in zip(groups.batch["file"].to_pylist(), extra.tolist(), strict=True)):
+        problems.append(f"delta {delta.delta_id} mixes extra blocks and others in a file")
     if groups.starts != sorted(groups.starts):
         problems.append(f"the index of delta {delta.delta_id} is out of order")
     return problems

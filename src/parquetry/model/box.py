@@ -145,6 +145,13 @@ class Box:
             merged[column] = merged[column].intersect(interval) if column in merged else interval
         return Box(merged)
 
+    def covers(self, other: Box) -> bool:
+        """Whether every point of the other box lies in this one; False as well for values that do not compare."""
+        try:
+            return all(not other.intervals.get(c, EVERYTHING).minus(i) for c, i in self.intervals.items())
+        except TypeError:
+            return False
+
     def minus(self, other: Box) -> list[Box]:
         """Disjoint boxes that hold what is in this one and not in the other."""
         if self.intersect(other).empty:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+EXTRA_FILE = "extra-"
+"""How the name of a file with an extra block starts."""
+
 
 @dataclass(frozen=True)
 class StoredFile:
@@ -14,6 +17,11 @@ class StoredFile:
     bytes: int
     checksum: str
     rows: int = 0
+
+    @property
+    def extra(self) -> bool:
+        """Whether it holds an extra block: rows that other files of the delta have as well (PW-22)."""
+        return self.path.rpartition("/")[2].startswith(EXTRA_FILE)
 
 
 @dataclass(frozen=True)
@@ -25,12 +33,17 @@ class Delta:
     t_lo: int
     t_hi: int
     level: int  # 0 as ingested; a compaction's output is one above its highest input (PP-03)
-    rows: int
-    bytes: int
+    rows: int  # extra blocks left out
+    bytes: int  # extra blocks included: what it takes on disk
     schema_id: int
     layout_id: int
     index: StoredFile
     files: tuple[StoredFile, ...]
+
+    @property
+    def extra_rows(self) -> int:
+        """Rows stored a second time. A delta has all its layout's extra blocks or none of them."""
+        return sum(f.rows for f in self.files if f.extra)
 
 
 def cover(deltas: Iterable[Delta], t: int) -> tuple[Delta, ...]:

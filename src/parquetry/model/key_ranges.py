@@ -33,20 +33,22 @@ def key_ranges(predicate: Predicate, schema: TableSchema, blocks: Sequence[int] 
     """Sorted, disjoint ranges ``[lo, hi)`` of normalized keys that hold every row satisfying the predicate.
 
     Equalities on leading key columns multiply out, the first column with a range ends the prefix, and so does a gap
-    (3.1-17). None is the whole table (3.1-16), the empty list no row. ``blocks`` are those of the table's layout.
+    (3.1-17). None is the whole table (3.1-16), the empty list no row. ``blocks`` are those of the table's layout; the
+    ranges repeat in each, so beyond MAX_RANGES blocks it is the whole table too and min/max must do.
     """
-    conjunctions = _conjunctions(predicate)
-    prefixes = [block_prefix(b) for b in sorted(blocks)]
     ranges: list[KeyRange] = []
-    for leaves in conjunctions:
-        allowed = _allowed(leaves, schema, prefixes)
+    for leaves in _conjunctions(predicate):
+        allowed = _allowed(leaves, schema)
         if allowed is None:
             return None
         ranges += allowed
-    merged = _merge(ranges)
-    if len(merged) > MAX_RANGES:
-        return [(merged[0][0], merged[-1][1])]
-    return merged
+    in_block = _merge(ranges)
+    if not in_block or len(blocks) > MAX_RANGES:
+        return None if in_block else []
+    if len(in_block) * len(blocks) > MAX_RANGES:
+        in_block = [(in_block[0][0], in_block[-1][1])]
+    prefixes = [block_prefix(b) for b in sorted(blocks)]
+    return [(p + lo, successor(p) if hi is None else p + hi) for p in prefixes for lo, hi in in_block]
 
 
 def _conjunctions(predicate: Predicate) -> list[tuple[Leaf, ...]]:
@@ -93,7 +95,8 @@ class _Allowed:
         return _Allowed(None, self.points[0], successor(self.points[-1]))
 
 
-def _allowed(leaves: Iterable[Leaf], schema: TableSchema, prefixes: list[bytes]) -> list[KeyRange] | None:
+def _allowed(leaves: Iterable[Leaf], schema: TableSchema) -> list[KeyRange] | None:
+    """The ranges inside one block; an end of None is the block's."""
     by_column: dict[str, _Allowed] = {}
     for leaf in leaves:
         if leaf.column in schema.key:
@@ -104,6 +107,7 @@ def _allowed(leaves: Iterable[Leaf], schema: TableSchema, prefixes: list[bytes])
         return []
     if schema.key[0] not in by_column:
         return None
+    prefixes = [b""]
     for column in schema.key:
         allowed = by_column.get(column)
         if allowed is None:

@@ -3,6 +3,7 @@
 A tree layout is a list of nodes in preorder with the root first; children are indices into it and always larger than
 their parent's, so that every walk is a plain loop however deep the tree is. Blocks are numbered in the same order:
 neighbours in number are neighbours in the tree.
+``extra`` are regions whose rows are stored a second time, as block ``EXTRA_BASE + j`` each (PW-22).
 A curve layout ranks each column by boundaries, mixes the ranks' bits along a space-filling curve and cuts the curve.
 """
 
@@ -17,6 +18,8 @@ from parquetry.model.box import Box, Interval
 from parquetry.model.values import value_from_json, value_to_json
 
 FORMAT = 1
+EXTRA_BASE = 1 << 30
+"""The block number of the first extra block; all of them sort behind every other block."""
 CURVES = ("zorder", "hilbert")
 
 
@@ -62,6 +65,7 @@ class TreeLayout:
     columns: tuple[str, ...]
     nodes: tuple[Node, ...]
     options: Mapping[str, Any] = field(default_factory=dict)  # how it was learned; for people to read
+    extra: tuple[Box, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -79,6 +83,7 @@ class TreeLayout:
                 seen.add(child)
         if len(seen) != len(self.nodes):
             raise SchemaError("a tree layout has a node that nothing leads to")
+        _check_extra(self)
 
     def to_json(self) -> dict[str, Any]:
         return {**_head(self), "kind": "tree", "nodes": [_node_to_json(n) for n in self.nodes]}
@@ -96,6 +101,7 @@ class CurveLayout:
     boundaries: Mapping[str, tuple[Any, ...]]
     cuts: tuple[int, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    extra: tuple[Box, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -104,6 +110,7 @@ class CurveLayout:
     def __post_init__(self) -> None:
         if self.curve not in CURVES or not 1 <= self.bits * len(self.columns) <= 62:
             raise SchemaError(f"a curve layout needs a curve of {', '.join(CURVES)} and at most 62 bits in all")
+        _check_extra(self)
 
     def to_json(self) -> dict[str, Any]:
         boundaries = {c: [value_to_json(v) for v in vs] for c, vs in self.boundaries.items()}
@@ -127,7 +134,12 @@ def layout_from_json(d: Mapping[str, Any]) -> LayoutSpec:
     """The spec that ``to_json`` wrote."""
     if d.get("format") != FORMAT:
         raise SchemaError(f"layout format {d.get('format')!r} is not known to this release; upgrade parquetry")
-    head = {"learner": d["learner"], "columns": tuple(d["columns"]), "options": dict(d["options"])}
+    head = {
+        "learner": d["learner"],
+        "columns": tuple(d["columns"]),
+        "options": dict(d["options"]),
+        "extra": tuple(Box.from_json(b) for b in d.get("extra", ())),
+    }
     if d["kind"] == "tree":
         return TreeLayout(nodes=tuple(_node_from_json(n) for n in d["nodes"]), **head)
     boundaries = {c: tuple(value_from_json(v) for v in vs) for c, vs in d["boundaries"].items()}
@@ -141,7 +153,13 @@ def _head(spec: LayoutSpec) -> dict[str, Any]:
         "columns": list(spec.columns),
         "blocks": spec.blocks,
         "options": dict(spec.options),
+        **({"extra": [b.to_json() for b in spec.extra]} if spec.extra else {}),
     }
+
+
+def _check_extra(spec: LayoutSpec) -> None:
+    if any(c not in spec.columns for box in spec.extra for c in box.intervals):
+        raise SchemaError("the extra blocks of a layout are cut on its own columns only")
 
 
 def _node_to_json(node: Node) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from parquetry.query.log import QueryLog
 from parquetry.query.on_spark import SparkExecutor
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.query.result import Result
-from parquetry.query.rules import executor, merge
+from parquetry.query.rules import executor, extra, merge
 from parquetry.query.rules.prune import explain_filters, prune_tables, rule_name
 from parquetry.query.snapshot import Snapshot, Snapshots
 from parquetry.storage.snapshot_index import open_snapshot
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from parquetry.model.state import State
 
 EXECUTORS = ("auto", "local", "spark")
-RULES = (*(rule_name(p) for p in PROOFS), merge.NAME, PUSH_KEY_FILTER, executor.NAME)
+RULES = (*(rule_name(p) for p in PROOFS), extra.NAME, merge.NAME, PUSH_KEY_FILTER, executor.NAME)
 """Every rule that can be switched off; answers stay the same."""
 
 
@@ -107,7 +107,7 @@ def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozens
         refs: tuple[TableRef, ...] = tuple(r for r in bound.refs if r.table == name)
         tables[name] = TablePlan(state, snapshot.deltas(state), refs)
     plan = Plan(bound, snapshot, tables, off, wanted)
-    read = ", ".join(f"{n} ({len(t.deltas)} deltas)" for n, t in tables.items())
+    read = ", ".join(f"{n} ({len(t.deltas)} delta{'' if len(t.deltas) == 1 else 's'})" for n, t in tables.items())
     return plan.decide("bind", f"version {snapshot.state.version}, QT {snapshot.qt}: {read or 'no table'}")
 
 

@@ -106,7 +106,8 @@ def _stored_rows(t: TablePlan, names: list[str], store: Store) -> str:
             [f"{place} AS {ORDER}"] if t.merge else []
         )
         listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
-        selects.append(f"SELECT {', '.join(columns)} FROM read_parquet([{listed}])")
+        # A folder above the warehouse may be called k=5: no reason to take 5 for the column k.
+        selects.append(f"SELECT {', '.join(columns)} FROM read_parquet([{listed}], hive_partitioning = false)")
     if not selects:
         columns = [f"CAST(NULL AS {_duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]
         return f"SELECT {', '.join(columns)} WHERE false"

@@ -37,7 +37,7 @@ class TablePlan:
 
     @property
     def files_total(self) -> int:
-        return sum(len(d.files) for d in self.deltas)
+        return sum(not f.extra for d in self.deltas for f in d.files)
 
     @property
     def column_share(self) -> float:

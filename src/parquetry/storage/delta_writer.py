@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquetry import failpoints
+from parquetry.errors import StorageError
 from parquetry.model.delta import Delta, StoredFile
+from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.storage.index import RowGroup, build_index
@@ -58,10 +60,12 @@ def write_delta(
     describe: Callable[[pa.Table], str] | None = None,
     level: int = 0,
     times: tuple[int, int] = (0, 0),
+    expected_rows: int | None = None,
 ) -> Written:
     """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
     With at least as many ``blocks`` as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
+    Extra blocks are dealt out to the tasks in turn. A delta smaller than a row group gets none: all of it is small.
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
     after a crash, by vacuum.
     """
@@ -73,18 +77,26 @@ def write_delta(
     elif blocks >= tasks:
         from pyspark.sql import functions as F
 
-        run = frame.repartitionById(tasks, F.expr(f"CAST({BLOCK} * {tasks}L DIV {blocks} AS INT)"))
+        own = f"CAST({BLOCK} * {tasks}L DIV {blocks} AS INT)"
+        dealt = f"CASE WHEN {BLOCK} < {EXTRA_BASE} THEN {own} ELSE ({BLOCK} - {EXTRA_BASE}) % {tasks} END"
+        run = frame.repartitionById(tasks, F.expr(dealt))
     else:
         run = frame.repartitionByRange(tasks, *order)
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
-    writer = RunWriter(store, directory, schema, settings, describe)
+    writer = RunWriter(store, directory, schema, settings, describe, settings.row_group_rows if tasks == 1 else 0)
     # A closure, not the object itself: Spark asks the function for its name.
     results = run.sortWithinPartitions(*order).mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
     failpoints.reach("write.files")
     files = sorted(results, key=lambda r: bytes(r["first"]))
     rows_in = sum(r["rows_in"] for r in files)
     digest = f"{sum(r['digest'] for r in files) % (1 << 64):016x}"
+    if expected_rows is not None and rows_in != expected_rows:
+        # Spark passes over an empty file without a word; a rewrite would make the loss final.
+        raise StorageError(
+            f"{expected_rows:,} rows are stored but {rows_in:,} could be read; nothing was changed. "
+            "Run 'parquetry verify' to see which file is damaged"
+        )
     if not files:
         return Written(None, rows_in, digest)
     groups = _renumbered(files)
@@ -100,7 +112,7 @@ def write_delta(
         t_lo=times[0],
         t_hi=times[1],
         level=level,
-        rows=sum(f.rows for f in stored),
+        rows=sum(f.rows for f in stored if not f.extra),
         bytes=sum(f.bytes for f in stored),
         schema_id=schema_id,
         layout_id=layout_id,

@@ -30,9 +30,9 @@ def scan(
 ) -> DataFrame:
     """All stored rows of ``deltas``, unmerged; for keyed tables with ``__order``, the delta's place in time.
 
-    ``keep`` limits the scan to these file paths.
+    ``keep`` limits the scan to these file paths; without it every row comes once, extra blocks left out.
     """
-    paths = [store.url(f.path) for d in deltas for f in d.files if keep is None or f.path in keep]
+    paths = _paths(store, deltas, keep)
     structure = spark_schema(schema)
     if not paths:
         frame = spark.createDataFrame([], structure)
@@ -57,9 +57,13 @@ def snapshot_frame(
 ) -> DataFrame:
     """The table's rows as a reader sees them: equal keys merged. A single delta is merged already."""
     if not schema.keyed or len(deltas) <= 1:
-        paths = [store.url(f.path) for d in deltas for f in d.files if keep is None or f.path in keep]
+        paths = _paths(store, deltas, keep)
         structure = spark_schema(schema)
         if not paths:
             return spark.createDataFrame([], structure)
         return spark.read.schema(structure).option(*EXACT_PATHS).parquet(*paths)
     return merge_frame(scan(spark, store, schema, deltas, keep), schema)
+
+
+def _paths(store: Store, deltas: Sequence[Delta], keep: Collection[str] | None) -> list[str]:
+    return [store.url(f.path) for d in deltas for f in d.files if (not f.extra if keep is None else f.path in keep)]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from parquetry.model.delta import Delta
 from parquetry.model.keys import BLOCK_BYTES
+from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.order_codes import Bounds, bounds_of
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import is_float, is_nested
@@ -75,16 +76,21 @@ class SnapshotIndex:
         return first, last
 
     @cached_property
+    def extra(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which row groups belong to extra blocks: their rows are in others, too (PW-22)."""
+        return self.block_span[0] >= EXTRA_BASE
+
+    @cached_property
     def boxes(self) -> list[str | None]:
         """The precise descriptor of each row group, as JSON."""
         return [text for t in self.tables for text in t.batch["boxes"].to_pylist()]
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
-        """Every layout block that may have rows; a row group of small blocks holds several."""
+        """Every layout block that may have rows, extra ones left out; a row group of small blocks holds several."""
         if not self.tables:
             return ()
-        first, last = self.block_span
+        first, last = (span[~self.extra] for span in self.block_span)
         found = [first, *(np.arange(a, b + 1) for a, b in np.unique(np.stack((first, last), 1)[first < last], axis=0))]
         return tuple(np.unique(np.concatenate(found)).tolist())
 

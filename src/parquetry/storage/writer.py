@@ -2,6 +2,7 @@
 
 A task gets Arrow batches sorted by (block, key), merges equal keys where the model says so, cuts row groups and files
 by size, and yields one row per file. Statistics come from the same pass: nothing is read again.
+Each extra block gets files of its own, so that a reader can take it or leave it (PW-22).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.model.delta import EXTRA_FILE
 from parquetry.model.keys import block_prefix, encode_keys
+from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.types import is_float, is_nested, type_name
@@ -55,9 +58,10 @@ class RunWriter:
     schema: TableSchema
     settings: Settings
     describe: Callable[[pa.Table], str] | None = None  # the precise descriptor of a row group, as JSON
+    extra_from: int = 0  # a task with fewer rows than this writes no extra blocks
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counted = _Counted(batches)
+        counted = _Counted(batches, self.extra_from)
         files = _Files(self)
         try:
             for table in _in_pieces(counted, self.schema):
@@ -78,9 +82,13 @@ class RunWriter:
 
 @dataclass
 class _Counted:
-    """Counts and hashes incoming rows, whatever their order: the batch's digest for its label."""
+    """Counts and hashes incoming rows, whatever their order: the batch's digest for its label.
+
+    Copies for extra blocks are not counted. They come behind all other rows, and are dropped if those were few.
+    """
 
     batches: Iterator[pa.RecordBatch]
+    extra_from: int
     rows: int = 0
     digest: int = 0
 
@@ -88,9 +96,16 @@ class _Counted:
         for batch in self.batches:
             if batch.num_rows == 0:
                 continue
-            self.rows += batch.num_rows
+            own = batch.num_rows
+            if BLOCK in batch.schema.names:
+                own = int(np.searchsorted(batch.column(BLOCK).to_numpy(), EXTRA_BASE))
+            self.rows += own
+            if self.rows < self.extra_from:
+                batch = batch.slice(0, own)
+                if own == 0:
+                    continue
             if DIGEST in batch.schema.names:
-                hashes = batch.column(DIGEST).to_numpy(zero_copy_only=False).view(np.uint64)
+                hashes = batch.column(DIGEST).to_numpy(zero_copy_only=False)[:own].view(np.uint64)
                 total = (self.digest + int(hashes.sum(dtype=np.uint64))) % (1 << 64)
                 self.digest = total - (1 << 64) if total >= 1 << 63 else total
                 batch = batch.drop_columns([DIGEST])
@@ -160,6 +175,7 @@ class _Files:
 
     def __post_init__(self) -> None:
         self._writer: pq.ParquetWriter | None = None
+        self._extra: int | None = None  # the extra block that the open file holds
         self._arrow = self.task.schema.arrow
         # Parquet statistics leave NaN out, so an engine that trusts them would skip rows that Spark's order says
         # match (NaN is the largest). Our index knows about NaN; the files themselves carry no statistics there.
@@ -205,6 +221,10 @@ class _Files:
     def _write_group(self, table: pa.Table, blocks: np.ndarray | None) -> None:
         settings, schema = self.task.settings, self.task.schema
         data = table.select(schema.names).cast(self._arrow).combine_chunks()
+        extra = int(blocks[0]) if blocks is not None and blocks[0] >= EXTRA_BASE else None
+        if extra != self._extra:
+            self._close()
+            self._extra = extra
         if self._writer is None:
             self._open(data)
         assert self._writer is not None
@@ -237,7 +257,8 @@ class _Files:
             self._close()
 
     def _open(self, first: pa.Table) -> None:
-        self._path = f"{self.task.directory}/part-{uuid.uuid4().hex}.parquet"
+        prefix = "part-" if self._extra is None else EXTRA_FILE
+        self._path = f"{self.task.directory}/{prefix}{uuid.uuid4().hex}.parquet"
         self._publishing = self.task.store.open_output(self._path)
         self._sink: Sink = self._publishing.__enter__()
         self._groups: list[RowGroup] = []
@@ -275,10 +296,13 @@ def _blocks_of(table: pa.Table) -> np.ndarray | None:
 def _end_at_block(blocks: np.ndarray, start: int, end: int, settings: Settings) -> int:
     """Where the row group that begins at ``start`` ends: where a block ends, once it has ``block_group_rows`` rows.
 
-    Smaller blocks share their row group, so small deltas keep few of them (NA-55).
+    Smaller blocks share their row group, so small deltas keep few of them (NA-55). An extra block never shares.
     """
+    if blocks[start] >= EXTRA_BASE:
+        return min(int(np.searchsorted(blocks, blocks[start], side="right")), end)
     reached = min(start + settings.block_group_rows, len(blocks))
-    return min(int(np.searchsorted(blocks, blocks[reached - 1], side="right")), end)
+    at_block = int(np.searchsorted(blocks, blocks[reached - 1], side="right"))
+    return min(at_block, int(np.searchsorted(blocks, EXTRA_BASE)), end)
 
 
 def _dictionary_columns(table: pa.Table) -> list[str]:
