@@ -30,8 +30,14 @@ class Cluster:
 
     def executors(self, worker: int) -> list[psutil.Process]:
         """The executor processes that a worker has started."""
-        below = self.workers[worker].children(recursive=True)
-        return [p for p in below if any("CoarseGrainedExecutorBackend" in part for part in p.cmdline())]
+        found = []
+        for process in self.workers[worker].children(recursive=True):
+            try:
+                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
+                    found.append(process)
+            except psutil.NoSuchProcess:  # or a zombie: an executor that has ended
+                continue
+        return found
 
     def kill_worker(self, worker: int) -> int:
         """Kills a worker and everything below it at once, as a machine that loses its power does."""
@@ -68,8 +74,6 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         "SPARK_DAEMON_MEMORY": "256m",
-        # A worker that died is noticed in seconds.
-        "SPARK_MASTER_OPTS": "-Dspark.worker.timeout=5",
     }
     for foreign in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
         environment.pop(foreign, None)

@@ -22,10 +22,10 @@ ROWS, BATCHES = 4_000, 4
 SLOW_ROWS, SLOW_TASKS = 16_000, 16
 # What an administrator sets where lost machines should be noticed in seconds rather than minutes.
 SHORT_TIMEOUTS = {
-    "spark.network.timeout": "12s",
-    "spark.network.timeoutInterval": "4s",
-    "spark.executor.heartbeatInterval": "2s",
-    "spark.rpc.askTimeout": "12s",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.rpc.askTimeout": "30s",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
     "spark.executor.memory": "512m",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from parquetry.layouts.codec import Numbers
 from parquetry.layouts.curve import curve_values
-from parquetry.layouts.positions import Positions
+from parquetry.layouts.router import Router
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import CurveLayout, Cut, Groups, LayoutSpec, Leaf, Node, TreeLayout, children
 
@@ -40,33 +40,12 @@ def route_numpy(spec: LayoutSpec, table: pa.Table) -> Numbers:
     """The block of every row of ``table``, as int32."""
     if isinstance(spec, CurveLayout):
         return np.searchsorted(np.array(spec.cuts, np.int64), curve_values(spec, table), "right").astype(np.int32)
-    line = {c: Positions.of(vs, table.schema.field(c).type) for c, vs in boundary_values(spec).items()}
-    places = {c: positions.place(table.column(c)) for c, positions in line.items()}
-    blocks = np.empty(table.num_rows, np.int32)
-    rows: dict[int, Numbers | None] = {0: None}  # None: all rows, so that the root needs no gather
-    for i, node in enumerate(spec.nodes):
-        mine = rows.pop(i)
-        if isinstance(node, Leaf):
-            blocks[slice(None) if mine is None else mine] = node.block
-        elif isinstance(node, Cut):
-            at = places[node.column] if mine is None else places[node.column][mine]
-            left = at <= line[node.column].range(node.left_side)[1]
-            rows[node.left], rows[node.right] = _select(mine, left), _select(mine, ~left)
-        else:
-            for box, child in zip(node.boxes, node.children, strict=True):
-                inside = np.ones(table.num_rows if mine is None else len(mine), dtype=bool)
-                for column, interval in box.intervals.items():
-                    lo, hi = line[column].range(interval)
-                    at = places[column] if mine is None else places[column][mine]
-                    inside &= (at >= lo) & (at <= hi)
-                rows[child] = _select(mine, inside)
-                mine = _select(mine, ~inside)
-            rows[node.rest] = mine
-    return blocks
+    return router_of(spec, table.schema).route(table)
 
 
-def _select(rows: Numbers | None, mask: Numbers) -> Numbers:
-    return np.flatnonzero(mask).astype(np.int32) if rows is None else rows[mask]
+def router_of(spec: TreeLayout, schema: pa.Schema) -> Router:
+    boundaries = boundary_values(spec)
+    return Router(spec, boundaries, {c: schema.field(c).type for c in boundaries})
 
 
 def route_spark(spec: LayoutSpec) -> SparkColumn:
@@ -80,8 +59,15 @@ def route_spark(spec: LayoutSpec) -> SparkColumn:
 
     columns = list(spec.columns)
 
+    made: list[Router] = []  # by the first batch of a task, for the others
+
     def block(*arrays: pa.Array) -> pa.Array:
-        return pa.array(route_numpy(spec, pa.table(list(arrays), names=columns)), pa.int32())
+        table = pa.table(list(arrays), names=columns)
+        if isinstance(spec, CurveLayout):
+            return pa.array(route_numpy(spec, table), pa.int32())
+        if not made:
+            made.append(router_of(spec, table.schema))
+        return pa.array(made[0].route(table), pa.int32())
 
     return F.arrow_udf(block, "int")(*[F.col(_quote(c)) for c in columns])  # type: ignore[call-overload, no-any-return]
 
