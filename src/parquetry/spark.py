@@ -33,9 +33,6 @@ MEANING = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
 
-# An option of Spark's file readers: a name is a name, whatever brackets or stars are in it.
-EXACT_PATHS = ("__globPaths__", "false")
-
 GIB = 1 << 30
 # In local mode the driver is also the executor; a quarter leaves room for the Python workers and the page cache.
 DRIVER_MEMORY_SHARE = 4
@@ -94,6 +91,15 @@ def private_session(spark: SparkSession) -> SparkSession:
     for name, value in MEANING.items():
         session.conf.set(name, value)
     return session
+
+
+def exact_path(path: str) -> str:
+    """The path as Spark's readers take it literally, whatever brackets and stars are in it.
+
+    >>> exact_path("/data/a[1].csv")
+    '/data/a\\\\[1\\\\].csv'
+    """
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def default_settings(master: str, cores: int, memory: int) -> dict[str, str]:

@@ -232,7 +232,12 @@ def test_one_bad_file_among_good_ones(wh: Warehouse, tmp_path: Path) -> None:
 def test_files_that_do_not_agree_on_a_type(wh: Warehouse, tmp_path: Path) -> None:
     pq.write_table(pa.table({"k": ONE, "s": ["a"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"k": ONE, "s": [1]}), tmp_path / "2.parquet")
-    refused(wh, lambda: wh.ingest("t", tmp_path), DataError, "'s'")
+    refused(wh, lambda: wh.ingest("t", tmp_path), DataError, "s: STRING", "s: BIGINT", "agree")
+
+
+def test_parquet_with_nanoseconds(wh: Warehouse, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": ONE, "local": pa.array([1], pa.timestamp("ns"))}), tmp_path / "ns.parquet")
+    refused(wh, lambda: wh.ingest("t", tmp_path / "ns.parquet"), DataError, "NANOS")
 
 
 def test_paths_that_lead_nowhere(wh: Warehouse, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def explain_failure(error: Exception, table: str) -> ParquetryError:
     if apart := re.search(
         r"\[(?:CANNOT_MERGE_SCHEMAS|PARQUET_TYPE_ILLEGAL)\]\s*(.*?)(?:\s*SQLSTATE|\n\tat |$)", text, re.S
     ):
-        what = " ".join(apart[1].split()).strip(" .")
+        what = " ".join(apart[1].split()).strip(" .")[: 2 * _SHOWN]
         return DataError(f"table '{table}': {what}. Make the files agree with the table's types", table=table)
     return ParquetryError(f"writing '{table}' failed: {_telling_line(error)}; nothing was committed")
 

@@ -14,7 +14,7 @@ from parquetry.errors import DataError
 from parquetry.ingest.text import COMPRESSED, read_csv, read_json
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, type_name
-from parquetry.spark import EXACT_PATHS, private_session
+from parquetry.spark import exact_path, private_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,7 @@ def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, 
         for f in files:
             _check_parquet(f)
         reader = spark.read.option("mergeSchema", "true" if len(files) > 1 else "false")
-        return reader.option(*EXACT_PATHS).parquet(*files)
+        return reader.parquet(*map(exact_path, files))
     return read_csv(spark, files, schema, table) if kind == "csv" else read_json(spark, files, schema)
 
 

@@ -20,7 +20,7 @@ from parquetry.errors import DataError
 from parquetry.ingest.failure import SHOWN_COLUMNS, in_python, in_task, shown
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
-from parquetry.spark import EXACT_PATHS
+from parquetry.spark import exact_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,6 @@ def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, tab
     names = [f"c{i}" for i in range(len(columns))]
     reader = (
         spark.read.schema(", ".join(f"{n} string" for n in [*names, _BROKEN]))
-        .option(*EXACT_PATHS)
         .option("header", True)
         .option("columnNameOfCorruptRecord", _BROKEN)
         .option("escape", '"')
@@ -66,7 +65,7 @@ def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, tab
         # A quoted text may hold line breaks, so such a file cannot be cut into parts. Without quotes it can.
         .option("multiLine", any(quoted))
     )
-    frame = reader.csv(list(files)).withColumn(_FILE, F.col("_metadata.file_name"))
+    frame = reader.csv([exact_path(f) for f in files]).withColumn(_FILE, F.col("_metadata.file_name"))
     broken = F.col(_BROKEN).isNotNull()
     expected = f"{len(columns)} fields are expected"
     texts = [F.when(F.col(n) == _EMPTY, "").otherwise(F.col(n)) for n in names]
@@ -80,7 +79,7 @@ def read_json(spark: SparkSession, files: Sequence[str], schema: TableSchema) ->
     """Files with one JSON object per line."""
     from pyspark.sql import functions as F
 
-    lines = spark.read.option(*EXACT_PATHS).text(list(files)).select("value", F.col("_metadata.file_name").alias(_FILE))
+    lines = spark.read.text([exact_path(f) for f in files]).select("value", F.col("_metadata.file_name").alias(_FILE))
     fields = _JsonFields([c.name for c in schema.columns])
     shape = ", ".join(f"c{i} string" for i in range(len(schema.columns)))
     frame = lines.mapInArrow(lambda batches: fields(batches), f"{_FILE} string, {shape}")

@@ -9,15 +9,18 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
-from parquetry.layouts.regions import Region, regions
+from parquetry.layouts.regions import Region, RegionTable, regions
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.values import order_key
 from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 
-_SIZE, _MARGIN = 760, 60
-_FILLS = ("#eef3fa", "#e3ecf7", "#f2f0fa", "#eaf5f0", "#f8f4e8", "#f7eef0")
+_SIZE, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 110, 60, 30, 70
+_BLOCK = 'stroke="#8fa0b5" stroke-width="0.5"'
+_HOLE = 'fill="none" stroke="#7a5c1e" stroke-width="0.8" stroke-dasharray="3 2"'
+_QUERY = 'fill="#d33" fill-opacity="0.10" stroke="#c22" stroke-width="1.2"'
+_SKIPPED, _READ, _IRREGULAR = "#f8fafc", "#cfe0f5", "#fbf3d9"
 
 
 def draw_svg(
@@ -33,55 +36,74 @@ def draw_svg(
     Blocks that differ only in other columns lie on top of each other, as a projection must.
     """
     blocks = regions(spec)
+    read = RegionTable(blocks).might_match(b for q in workload for b in to_boxes(q.predicate, spec.columns).boxes)
     queries = [box for q in workload for box in to_boxes(q.predicate, (x, y)).boxes if box.intervals]
-    across = _Scale(x, domains[x], [*(r.box for r in blocks), *(h for r in blocks for h in r.holes), *queries])
-    upward = _Scale(y, domains[y], [*(r.box for r in blocks), *(h for r in blocks for h in r.holes), *queries])
+    shapes = [*(r.box for r in blocks), *(h for r in blocks for h in r.holes), *queries]
+    across, upward = _Scale(x, domains[x], shapes), _Scale(y, domains[y], shapes)
 
     def rectangle(box: Box, style: str) -> str:
         x0, x1 = across.span(box.intervals.get(x))
         y0, y1 = upward.span(box.intervals.get(y))
-        left, top = _MARGIN + x0 * _SIZE, _MARGIN + (1 - y1) * _SIZE
+        left, top = _LEFT + x0 * _SIZE, _TOP + (1 - y1) * _SIZE
         width, height = max(0.5, (x1 - x0) * _SIZE), max(0.5, (y1 - y0) * _SIZE)
         return f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {style}/>'
 
     parts = [_head(title or f"{spec.learner}: {spec.blocks:,} blocks over {x} and {y}")]
-    parts += [rectangle(r.box, _block_style(i, r)) for i, r in enumerate(blocks)]
-    hole = 'fill="none" stroke="#7a5c1e" stroke-width="0.8" stroke-dasharray="3 2"'
-    parts += [rectangle(h, hole) for r in blocks for h in r.holes]
-    query = 'fill="#d33" fill-opacity="0.10" stroke="#c22" stroke-width="1.2"'
-    parts += [rectangle(q, query) for q in queries]
-    parts += _axes(x, y, domains)
+    # Irregular blocks first: what lies in their holes is drawn over them.
+    shown = sorted(zip(blocks, read.tolist(), strict=True), key=lambda block: not block[0].holes)
+    parts += [rectangle(r.box, f'fill="{_fill(r, is_read)}" {_BLOCK}') for r, is_read in shown]
+    parts += [rectangle(h, _HOLE) for h in {str(h): h for r in blocks for h in r.holes}.values()]
+    parts += [rectangle(q, _QUERY) for q in queries]
+    parts += [*_axes(x, y, domains), *_legend(bool(queries), any(r.holes for r in blocks))]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _block_style(i: int, region: Region) -> str:
-    fill = "#fbf3d9" if region.holes else _FILLS[i % len(_FILLS)]
-    return f'fill="{fill}" stroke="#5b6b80" stroke-width="0.5"'
+def _fill(region: Region, is_read: bool) -> str:
+    if region.holes:
+        return _IRREGULAR
+    return _READ if is_read else _SKIPPED
 
 
 def _head(title: str) -> str:
-    side = _SIZE + 2 * _MARGIN
+    width, height = _LEFT + _SIZE + _RIGHT, _TOP + _SIZE + _BOTTOM
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {side} {side + 30}" font-family="sans-serif">\n'
-        f'<rect width="{side}" height="{side + 30}" fill="white"/>\n'
-        f'<text x="{_MARGIN}" y="32" font-size="18">{escape(title)}</text>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">\n'
+        f'<rect width="{width}" height="{height}" fill="white"/>\n'
+        f'<text x="{_LEFT}" y="36" font-size="18">{escape(title)}</text>'
     )
 
 
 def _axes(x: str, y: str, domains: dict[str, tuple[Any, Any]]) -> list[str]:
-    bottom, end = _MARGIN + _SIZE + 18, _MARGIN + _SIZE
+    bottom, below, right, beside = _TOP + _SIZE, _TOP + _SIZE + 18, _LEFT + _SIZE, _LEFT - 8
+    middle = _TOP + _SIZE / 2
     (x0, x1), (y0, y1) = domains[x], domains[y]
     small = 'font-size="12" fill="#444"'
-    legend = "blue: blocks · sand: irregular blocks, dashed: their holes · red: queries"
     return [
-        f'<text x="{_MARGIN}" y="{bottom}" {small}>{escape(str(x0))}</text>',
-        f'<text x="{end}" y="{bottom}" text-anchor="end" {small}>{escape(str(x1))}</text>',
-        f'<text x="{_MARGIN + _SIZE / 2}" y="{bottom}" text-anchor="middle" font-size="14">{escape(x)}</text>',
-        f'<text x="{_MARGIN - 6}" y="{end}" text-anchor="end" {small}>{escape(str(y0))}</text>',
-        f'<text x="{_MARGIN - 6}" y="{_MARGIN + 10}" text-anchor="end" {small}>{escape(str(y1))}</text>',
-        f'<text x="{_MARGIN - 6}" y="{_MARGIN + _SIZE / 2}" text-anchor="end" font-size="14">{escape(y)}</text>',
-        f'<text x="{_MARGIN}" y="{bottom + 26}" {small}>{legend}</text>',
+        f'<text x="{_LEFT}" y="{below}" {small}>{escape(str(x0))}</text>',
+        f'<text x="{right}" y="{below}" text-anchor="end" {small}>{escape(str(x1))}</text>',
+        f'<text x="{_LEFT + _SIZE / 2}" y="{below}" text-anchor="middle" font-size="14">{escape(x)}</text>',
+        f'<text x="{beside}" y="{bottom}" text-anchor="end" {small}>{escape(str(y0))}</text>',
+        f'<text x="{beside}" y="{_TOP + 10}" text-anchor="end" {small}>{escape(str(y1))}</text>',
+        f'<text x="{beside - 8}" y="{middle}" transform="rotate(-90 {beside - 8} {middle})" text-anchor="middle" '
+        f'font-size="14">{escape(y)}</text>',
     ]
+
+
+def _legend(queries: bool, irregular: bool) -> list[str]:
+    """What the colours mean, of those that occur."""
+    entries = [(f'fill="{_SKIPPED}" {_BLOCK}', "block")]
+    if queries:
+        entries = [(_QUERY, "query"), (f'fill="{_READ}" {_BLOCK}', "block that some query reads")]
+        entries.append((f'fill="{_SKIPPED}" {_BLOCK}', "block that no query reads"))
+    if irregular:
+        entries.append((f'fill="{_IRREGULAR}" {_BLOCK}', "irregular block"))
+        entries.append((_HOLE, "its holes"))
+    found, at, level = [], float(_LEFT), _TOP + _SIZE + 40
+    for style, meaning in entries:
+        found.append(f'<rect x="{at:.0f}" y="{level}" width="14" height="14" {style}/>')
+        found.append(f'<text x="{at + 20:.0f}" y="{level + 12}" font-size="12" fill="#444">{meaning}</text>')
+        at += 45 + 6.5 * len(meaning)
+    return found
 
 
 class _Scale:

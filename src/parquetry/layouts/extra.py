@@ -116,14 +116,13 @@ def _rows_of(table: pa.Table, boxes: Sequence[Box]) -> list[Numbers]:
     return found
 
 
-def all_blocks(spec: LayoutSpec, table: pa.Table) -> pa.ListArray:
-    """The blocks of every row of ``table``: its own, then the extra ones that hold a copy of it."""
-    copies = _rows_of(table, spec.extra)
-    rows = np.concatenate([np.arange(table.num_rows), *copies])
-    blocks = [route_numpy(spec, table), *(np.full(len(c), EXTRA_BASE + j, np.int32) for j, c in enumerate(copies))]
+def extra_blocks_of(extra: Sequence[Box], table: pa.Table) -> pa.ListArray:
+    """The extra blocks that hold a copy of each row of ``table``; ``extra`` are their regions."""
+    copies = _rows_of(table, extra)
+    rows, blocks = np.concatenate(copies), np.repeat(np.arange(len(extra)) + EXTRA_BASE, [len(c) for c in copies])
     order = np.argsort(rows, kind="stable")
     offsets = np.searchsorted(rows[order], np.arange(table.num_rows + 1)).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(blocks)[order], pa.int32()))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(blocks[order], pa.int32()))
 
 
 def pick_extra_block(extra: Sequence[ExtraBlock], query: Sequence[Box], normal_rows: float) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquetry.layouts.descriptors import describe
-from parquetry.layouts.extra import all_blocks
+from parquetry.layouts.extra import extra_blocks_of
 from parquetry.layouts.route import route_spark
 from parquetry.model.layout import layout_from_json
 from parquetry.model.settings import Settings
@@ -28,18 +28,19 @@ def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame
     if layout is None:
         return frame
     spec = layout_from_json(layout)
+    routed = frame.withColumn(BLOCK, route_spark(spec))
     if not spec.extra:
-        return frame.withColumn(BLOCK, route_spark(spec))
+        return routed
     from pyspark.sql import functions as F
 
-    columns = list(spec.columns)
+    columns, extra = list(spec.columns), spec.extra
 
-    def blocks(*arrays: pa.Array) -> pa.Array:
-        return all_blocks(spec, pa.table(list(arrays), names=columns))
+    def copies(*arrays: pa.Array) -> pa.Array:
+        return extra_blocks_of(extra, pa.table(list(arrays), names=columns))
 
     quoted = [F.col("`" + c.replace("`", "``") + "`") for c in columns]
-    routed = F.arrow_udf(blocks, "array<int>")(*quoted)  # type: ignore[call-overload]
-    return frame.withColumn(BLOCK, F.explode(routed))
+    found = F.arrow_udf(copies, "array<int>")(*quoted)  # type: ignore[call-overload]
+    return routed.withColumn(BLOCK, F.explode(F.concat(F.array(BLOCK), found)))
 
 
 def blocks_of(layout: Mapping[str, Any] | None) -> int:

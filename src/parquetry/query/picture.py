@@ -28,7 +28,9 @@ def draw_table(t: TableState, store: Store, columns: Sequence[str] | None, workl
         raise SchemaError(f"a picture needs two columns; '{t.name}' is laid out on {', '.join(spec.columns)}")
     domains = {c: _domain(t, store, c, t.schema) for c in chosen}
     shown = [q for q in workload if columns_of(q.predicate) & set(chosen)]
-    title = f"{t.name}: {spec.learner}, {spec.blocks:,} blocks, {len(shown)} queries"
+    learned = int(spec.options.get("learned_blocks", spec.blocks))
+    cells = f" in {spec.blocks:,} cells" if spec.blocks > learned else ""
+    title = f"{t.name}: {spec.learner}, {learned:,} blocks{cells}, {len(shown)} queries"
     return draw_svg(spec, chosen[0], chosen[1], domains, shown, title)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.model.delta import Delta
 from parquetry.model.schema import TableSchema
-from parquetry.spark import EXACT_PATHS
+from parquetry.spark import exact_path
 from parquetry.storage.merge import ORDER, merge_frame
 from parquetry.storage.store import Store
 
@@ -37,7 +37,7 @@ def scan(
     if not paths:
         frame = spark.createDataFrame([], structure)
         return frame.selectExpr("*", f"0L AS {ORDER}") if schema.keyed else frame
-    frame = spark.read.schema(structure).option(*EXACT_PATHS).parquet(*paths)
+    frame = spark.read.schema(structure).parquet(*map(exact_path, paths))
     if not schema.keyed:
         return frame
     if len(deltas) == 1:
@@ -61,7 +61,7 @@ def snapshot_frame(
         structure = spark_schema(schema)
         if not paths:
             return spark.createDataFrame([], structure)
-        return spark.read.schema(structure).option(*EXACT_PATHS).parquet(*paths)
+        return spark.read.schema(structure).parquet(*map(exact_path, paths))
     return merge_frame(scan(spark, store, schema, deltas, keep), schema)
 
 
