@@ -41,7 +41,7 @@ LEARNERS = ("paw", "qdtree", "kdtree", "zorder", "hilbert")
 BLOCK_ROWS = 10_240  # per unit of scale: 586 blocks, as in the paper
 DELTA = 0.01
 COLUMNS = (
-    "layout", "cells", "blocks", "rows %", "bytes %", "rows / LBblk", "bytes / LBblk", "bytes / LBexact",
+    "layout", "cells", "row groups", "rows %", "bytes %", "rows / LBblk", "bytes / LBblk", "bytes / LBexact",
     "local ms", "Spark ms", "Spark bytes %", "learn s", "rewrite s", "rows/s", "MB",
 )  # fmt: skip
 
@@ -168,12 +168,11 @@ def relaid(
     wh: parquetry.Warehouse, workload: Workload, learner: str, cells: int, block_rows: int, options: Any
 ) -> dict[str, Any]:
     """The table relaid by one learner: what that took, and what the later queries read."""
-    rows, seconds, done = _relayout(wh, workload, learner, cells, block_rows, options)
+    rows, seconds = _relayout(wh, workload, learner, cells, block_rows, options)
     wh.vacuum(grace_s=0)
     return {
         "layout": learner,
         "cells": cells,
-        "blocks": int(done.spec.options.get("learned_blocks", done.blocks)),
         **measure_queries(wh, workload, block_rows, options.on_spark),
         "learn s": seconds["sampling"] + seconds["learning"],
         "rewrite s": seconds["rewriting"],
@@ -183,7 +182,7 @@ def relaid(
 
 def _relayout(
     wh: parquetry.Warehouse, workload: Workload, learner: str, cells: int, block_rows: int, options: Any
-) -> tuple[int, dict[str, float], Any]:
+) -> tuple[int, dict[str, float]]:
     groups = (
         # Row group = block: as long as the longest block, and none shared by two.
         {"row_group_rows": 4 * block_rows, "block_group_rows": max(1, block_rows // 2)}
@@ -202,7 +201,7 @@ def _relayout(
     )
     ends = [at for _, at in started[1:]] + [time.perf_counter()]
     seconds = {phase: end - at for (phase, at), end in zip(started, ends, strict=True)}
-    return done.rows, seconds, done
+    return done.rows, seconds
 
 
 def measure_queries(wh: parquetry.Warehouse, workload: Workload, block_rows: int, on_spark: int) -> dict[str, Any]:
@@ -218,7 +217,7 @@ def measure_queries(wh: parquetry.Warehouse, workload: Workload, block_rows: int
         "rows_scanned": scanned,
         "bytes_read": read,
         "blocks_read": mean(s["blocks_read"] for s in local),
-        "blocks_total": local[0]["blocks_total"],
+        "row groups": local[0]["blocks_total"],
         "bytes_per_row": width,
         "LBblk_rows": mean(bound),
         "LBblk_bytes": mean(bound) * width,
@@ -272,7 +271,7 @@ def measure_rewrite(
         with _timed(plain_s):
             _plain(spark, wh, str(work / "plain"))
         with DriverMemory(spark) as watched:
-            _, seconds, _ = _relayout(wh, workload, learner, RelayoutOptions().cells, block_rows, options)
+            _, seconds = _relayout(wh, workload, learner, RelayoutOptions().cells, block_rows, options)
         ours.append(seconds)
         memory.append(watched.measured())
         wh.vacuum(grace_s=0)
@@ -282,7 +281,8 @@ def measure_rewrite(
     goals.at_most(
         "driver's Python memory: growth during a relayout in MB", max(m["python_growth_mb"] for m in memory), 512
     )
-    goals.at_most("driver's JVM heap: kept after a relayout in MB", max(m["jvm_heap_growth_mb"] for m in memory), 64)
+    # Of the last round: the first also fills Spark's own caches.
+    goals.at_most("driver's JVM heap: kept after a relayout in MB", memory[-1]["jvm_heap_growth_mb"], 64)
     routing_s = _routing(spark, wh)
     whole = sum(median([s[p] for s in ours]) for p in ours[0])
     return {
@@ -338,7 +338,7 @@ def goals_of(layouts: Sequence[dict[str, Any]], goals: Goals) -> None:
             ratio = by[other, 1]["bytes_read"] / by["paw", 1]["bytes_read"]
             goals.at_least(f"bytes read: {other} / paw, row group = block", ratio, 5)
     goals.at_most("bytes read: paw with cells / LBblk", by["paw", finest]["bytes / LBblk"], 1)
-    goals.at_most("rows read: paw with cells / LBblk", by["paw", finest]["rows / LBblk"], 1)
+    goals.at_most("rows of kept row groups: paw with cells / LBblk", by["paw", finest]["rows / LBblk"], 1)
 
 
 def report(results: dict[str, Any], goals: Goals) -> str:
@@ -352,7 +352,8 @@ def report(results: dict[str, Any], goals: Goals) -> str:
         f"# Layouts on lineitem, scale {results['scale']:g}",
         f"{results['rows']:,} rows, blocks of at least {results['block_rows']:,}; {results['queries']} later queries "
         f"with {results['matching_rows']:,.0f} matching rows each on average. Means per query; bytes in percent of the "
-        f"columns that queries read. DuckDB over the raw file: {results['raw_duckdb_ms']:.0f} ms.",
+        f"columns that queries read. Rows are those of the row groups that the plan keeps. Spark's bytes are its own "
+        f"count, with footers and without vectored reads. DuckDB over the raw file: {results['raw_duckdb_ms']:.0f} ms.",
         table(layouts, COLUMNS),
         "Ratios to paw:",
         table(against, ("layout", "bytes", "rows", "local time")),

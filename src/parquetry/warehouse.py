@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from parquetry import report
 from parquetry.catalog import Catalog
-from parquetry.errors import SchemaError, WarehouseError
+from parquetry.errors import CatalogError, SchemaError, WarehouseError
 from parquetry.ingest.ingest import Ingested, ingest
 from parquetry.ingest.sources import check_paths
 from parquetry.ingest.stream import start_stream
@@ -63,6 +63,8 @@ def connect(
     if not description.exists():
         if folder.exists() and not folder.is_dir():
             raise WarehouseError(f"'{folder}' is a file; name a folder for the warehouse")
+        if create:
+            _remove_unfinished(folder)
         leftovers = sorted(p.name for p in folder.iterdir()) if folder.exists() else []
         if _CATALOG in leftovers or _ROOT in leftovers:
             raise WarehouseError(
@@ -92,20 +94,47 @@ def connect(
 
 def _create(folder: Path, catalog: str | None, spark: SparkSession | None) -> Warehouse:
     address = catalog or os.environ.get("PARQUETRY_CATALOG") or _CATALOG
+    description = folder / _DESCRIPTION
+    temporary = description.with_suffix(".tmp")
     try:
         (folder / _ROOT).mkdir(parents=True, exist_ok=True)
         opened = Catalog.create(_url(folder, address))
-    except OSError as e:
-        raise WarehouseError(f"cannot make a warehouse at '{folder}': {e.strerror}; check the path") from e
-    except BaseException:
-        (folder / _ROOT).rmdir()
+        temporary.write_text(json.dumps({"format": FORMAT, "catalog": address}) + "\n")
+        temporary.chmod(0o600)  # a catalog's address may hold a password
+        os.replace(temporary, description)
+    except BaseException as e:
+        _remove_unfinished(folder)
+        if isinstance(e, OSError):
+            raise WarehouseError(f"cannot make a warehouse at '{folder}': {e.strerror}; check path and space") from e
         raise
-    description = folder / _DESCRIPTION
-    temporary = description.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"format": FORMAT, "catalog": address}) + "\n")
-    temporary.chmod(0o600)  # a catalog's address may hold a password
-    os.replace(temporary, description)
     return Warehouse(folder, opened, spark)
+
+
+def _remove_unfinished(folder: Path) -> bool:
+    """Takes away what an interrupted ``_create`` left, and nothing that holds data; False when there is more."""
+    root = folder / _ROOT
+    ours = {_DESCRIPTION, f"{Path(_DESCRIPTION).stem}.tmp", _ROOT, _CATALOG, f"{_CATALOG}-wal", f"{_CATALOG}-shm"}
+    names = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    if not names <= ours or (root.is_dir() and any(root.iterdir())) or not _never_used(folder):
+        return False
+    for name in names - {_ROOT}:
+        (folder / name).unlink()
+    if root.is_dir():
+        root.rmdir()
+    return True
+
+
+def _never_used(folder: Path) -> bool:
+    if not (folder / _CATALOG).exists():
+        return True
+    try:
+        opened = Catalog.open(_url(folder, _CATALOG))
+    except CatalogError:
+        return False
+    try:
+        return opened.version() == 0
+    finally:
+        opened.close()
 
 
 def _url(folder: Path, address: str) -> str:

@@ -18,7 +18,7 @@ import parquetry
 from parquetry.storage.store_doubles import SlowStore
 from parquetry.warehouse import Warehouse
 
-ROWS, BATCHES = 4_000, 4
+ROWS, BATCHES = 4_000, 3
 SLOW_ROWS, SLOW_TASKS = 16_000, 16
 # What an administrator sets where lost machines should be noticed in seconds rather than minutes.
 SHORT_TIMEOUTS = {

@@ -52,7 +52,8 @@ def draw_svg(
     # Irregular blocks first: what lies in their holes is drawn over them.
     shown = sorted(zip(blocks, read.tolist(), strict=True), key=lambda block: not block[0].holes)
     parts += [rectangle(r.box, f'fill="{_fill(r, is_read)}" {_BLOCK}') for r, is_read in shown]
-    parts += [rectangle(h, _HOLE) for h in {str(h): h for r in blocks for h in r.holes}.values()]
+    holes = dict.fromkeys(rectangle(h.intersect(r.box), _HOLE) for r in blocks for h in r.holes)
+    parts += holes
     parts += [rectangle(q, _QUERY) for q in queries]
     parts += [*_axes(x, y, domains), *_legend(bool(queries), any(r.holes for r in blocks))]
     return "\n".join([*parts, "</svg>", ""])
