@@ -93,6 +93,22 @@ def private_session(spark: SparkSession) -> SparkSession:
     return session
 
 
+@contextlib.contextmanager
+def active_session_kept() -> Iterator[None]:
+    """Gives the thread its active session back after the block: PySpark makes any session that creates a frame active."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    before = SparkSession._activeSession
+    try:
+        yield
+    finally:
+        context = SparkContext._active_spark_context
+        if before is not None and context is not None and context._jsc is not None:
+            SparkSession._activeSession = before
+            SparkSession._get_j_spark_session_class(context._jvm).setActiveSession(before._jsparkSession)
+
+
 def exact_path(path: str) -> str:
     """The path as Spark's readers take it literally, whatever brackets and stars are in it.
 

@@ -14,7 +14,7 @@ from parquetry.errors import DataError
 from parquetry.ingest.text import COMPRESSED, read_csv, read_json
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, type_name
-from parquetry.spark import exact_path, private_session
+from parquetry.spark import active_session_kept, exact_path, private_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,9 @@ def _from_arrow(spark: SparkSession, table: pa.Table, schema: TableSchema) -> Da
             raise DataError(f"column '{f.name}' holds {why.splitlines()[0]} before ingesting", column=f.name) from e
         fields.append(pa.field(f.name, target))
     fitting = table.cast(pa.schema(fields))
-    return private_session(spark).createDataFrame(fitting, from_arrow_schema(fitting.schema, prefer_timestamp_ntz=True))
+    with active_session_kept():
+        structure = from_arrow_schema(fitting.schema, prefer_timestamp_ntz=True)
+        return private_session(spark).createDataFrame(fitting, structure)
 
 
 def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, table: str) -> DataFrame:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError, QueryError, StorageError
 from parquetry.query.damage import find_damage
 from parquetry.query.plan import Plan
-from parquetry.spark import private_session
+from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.frames import scan, snapshot_frame
 from parquetry.storage.store import Store
 
@@ -28,9 +28,9 @@ class SparkExecutor:
 
     def frame(self, plan: Plan) -> DataFrame:
         """The query as a lazy Spark frame over the plan's snapshot."""
-        session = private_session(self._spark())
-        with _explained(plan, self._store):
-            return self._frame(session, plan)
+        spark = self._spark()
+        with active_session_kept(), _explained(plan, self._store):
+            return self._frame(private_session(spark), plan)
 
     def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
         # Spark passes over an empty file without a word. Object stores show files whole, and asking them takes long.
