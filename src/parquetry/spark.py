@@ -95,7 +95,7 @@ def private_session(spark: SparkSession) -> SparkSession:
 
 @contextlib.contextmanager
 def active_session_kept() -> Iterator[None]:
-    """Gives the thread its active session back after the block: PySpark makes any session that creates a frame active."""
+    """Gives the thread its active session back: PySpark makes any session that creates a frame the active one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
