@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -52,6 +53,8 @@ class DriverMemory:
             self._jvm_highest = max(self._jvm_highest, self._jvm.memory_info().rss)
 
     def _heap(self) -> int:
+        self._java.System.gc()
+        time.sleep(1)  # what Spark's own cleaner lets go after the first collection, the second one finds
         self._java.System.gc()
         runtime = self._java.Runtime.getRuntime()
         return int(runtime.totalMemory() - runtime.freeMemory())

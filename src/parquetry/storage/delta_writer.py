@@ -18,6 +18,7 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.storage.index import RowGroup, build_index
 from parquetry.storage.merge import BLOCK, ORDER
+from parquetry.storage.ranges import partition_by_range
 from parquetry.storage.store import Store, checksum
 from parquetry.storage.writer import RESULT_DDL, RunWriter
 
@@ -81,7 +82,7 @@ def write_delta(
         dealt = f"CASE WHEN {BLOCK} < {EXTRA_BASE} THEN {own} ELSE ({BLOCK} - {EXTRA_BASE}) % {tasks} END"
         run = frame.repartitionById(tasks, F.expr(dealt))
     else:
-        run = frame.repartitionByRange(tasks, *order)
+        run = partition_by_range(frame, tasks, order)
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
     writer = RunWriter(store, directory, schema, settings, describe, settings.row_group_rows if tasks == 1 else 0)
