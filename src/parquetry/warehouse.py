@@ -105,7 +105,9 @@ def _create(folder: Path, catalog: str | None, spark: SparkSession | None) -> Wa
     except BaseException as e:
         _remove_unfinished(folder)
         if isinstance(e, OSError):
-            raise WarehouseError(f"cannot make a warehouse at '{folder}': {e.strerror}; check the path and the space") from e
+            raise WarehouseError(
+                f"cannot make a warehouse at '{folder}': {e.strerror}; check the path and space"
+            ) from e
         raise
     return Warehouse(folder, opened, spark)
 
