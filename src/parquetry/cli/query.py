@@ -104,6 +104,7 @@ RULE_MEANINGS = {
     "extra_blocks": "read an extra block alone where it holds all that the query asks for",
     "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
     "push_key_filter": "filter by key before deltas are merged",
+    "pick_row_groups": "read kept row groups only, where that is sooner done than whole files",
     "local": "run small queries in this process instead of on Spark",
 }
 

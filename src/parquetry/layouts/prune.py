@@ -29,10 +29,14 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """``keep`` is True where rows might match. ``skipped_by`` counts each skipped row group at the first proof."""
+    """``keep`` is True where rows might match. ``skipped_by`` counts each skipped row group at the first proof.
+
+    ``by_statistics`` is what min/max and null counts alone keep of those, which engines find by themselves.
+    """
 
     keep: Mask
     skipped_by: dict[str, int]
+    by_statistics: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +83,14 @@ def prune(
         skip("minmax", found.by_minmax)
     if "nulls" in proofs:
         skip("nulls", found.by_both)
+    by_statistics = keep.copy()
     if "region" in proofs and layout is not None and extra is None and keep.any():
         skip("region", _by_region(index, predicate, layout))
     if "boxes" in proofs and keep.any():
         precise = _precise(index)
         if precise is not None:
             skip("boxes", precise.might_match(to_boxes(predicate).boxes))
-    return Pruned(keep, skipped_by)
+    return Pruned(keep, skipped_by, by_statistics)
 
 
 def _by_region(index: SnapshotIndex, predicate: Predicate, layout: LayoutRegions) -> Mask:

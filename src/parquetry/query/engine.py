@@ -15,6 +15,7 @@ from parquetry.layouts.prune import PROOFS
 from parquetry.query.bind import BoundQuery, TableRef, bind
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
+from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
 from parquetry.query.on_spark import SparkExecutor
 from parquetry.query.plan import Plan, TablePlan
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from parquetry.model.state import State
 
 EXECUTORS = ("auto", "local", "spark")
-RULES = (*(rule_name(p) for p in PROOFS), extra.NAME, merge.NAME, PUSH_KEY_FILTER, executor.NAME)
+RULES = (*(rule_name(p) for p in PROOFS), extra.NAME, merge.NAME, PUSH_KEY_FILTER, PICK_ROW_GROUPS, executor.NAME)
 """Every rule that can be switched off; answers stay the same."""
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from parquetry.layouts.prune import Mask
 from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
 from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.snapshot import Snapshot
+from parquetry.storage.snapshot_index import SnapshotIndex
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,21 @@ class TablePlan:
     rows: int = 0  # in the kept row groups
     bytes: int = 0  # of the kept row groups, all columns
     files: frozenset[str] = frozenset()
+    index: SnapshotIndex | None = None
+    keep: Mask | None = None  # the kept row groups of ``index``
+    rows_by_statistics: int = 0  # in the row groups that an engine keeps by min/max and null counts alone
     skipped_by: dict[str, int] = field(default_factory=dict)
     merge: bool = False  # equal keys of several deltas must become one row
+
+    def row_groups(self) -> dict[str, list[int]]:
+        """The ordinals of the kept row groups in each file, in the files' order."""
+        if self.index is None or self.keep is None or not self.keep.any():
+            return {}
+        paths, ordinals = self.index.path_of[self.keep], self.index.row_group[self.keep]
+        order = np.lexsort((ordinals, paths))
+        files, starts = np.unique(paths[order], return_index=True)
+        parts = np.split(ordinals[order], starts[1:])
+        return {self.index.paths[f]: part.tolist() for f, part in zip(files.tolist(), parts, strict=True)}
 
     @property
     def files_total(self) -> int:

@@ -63,6 +63,16 @@ class SnapshotIndex:
         return self._files_before[self.delta] + self.numbers("file")
 
     @cached_property
+    def groups_of_path(self) -> Ints:
+        """The number of row groups of each file in ``paths``."""
+        return np.bincount(self.path_of, minlength=len(self.paths))
+
+    @cached_property
+    def row_group(self) -> Ints:
+        """The ordinal of each row group in its file."""
+        return self.numbers("row_group")
+
+    @cached_property
     def layout(self) -> Ints:
         """The layout id of each row group's delta; 0 where it is not known."""
         return self._layouts[self.delta] if len(self._layouts) else np.zeros(len(self), np.int64)

@@ -44,8 +44,9 @@ _RESULT = pa.schema(
 )
 RESULT_DDL = ", ".join(f"{f.name} {type_name(f.type)}" for f in _RESULT)
 
-_DICTIONARY_SAMPLE = 20_000
+DICTIONARY_ROWS = 20_000  # the first rows of a file, which decide
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values; above it Spark and DuckDB read slower
+_FILE_GROUPS = 128  # row groups of a file: engines read its whole footer to read one of them
 _MERGE_ROWS = 262_144  # rows merged at a time: a few row groups, so memory stays bounded
 
 
@@ -122,7 +123,7 @@ def _in_pieces(batches: _Counted, schema: TableSchema) -> Iterator[pa.Table]:
 
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
-    order = ", ".join([quote(BLOCK), *(quote(k) for k in schema.key)])
+    order = ", ".join([quote(BLOCK), *(f"{quote(k)} NULLS FIRST" for k in schema.key)])
     statement = f"SELECT * FROM ({merge_sql(schema, 'piece', carried=True)}) ORDER BY {order}"
     waiting: list[pa.RecordBatch] = []
     count = 0
@@ -253,7 +254,7 @@ class _Files:
                 boxes=None if self.task.describe is None else self.task.describe(data),
             )
         )
-        if self._sink.size >= settings.file_bytes:
+        if self._sink.size >= settings.file_bytes or len(self._groups) == _FILE_GROUPS:
             self._close()
 
     def _open(self, first: pa.Table) -> None:
@@ -305,13 +306,18 @@ def _end_at_block(blocks: np.ndarray, start: int, end: int, settings: Settings) 
     return min(at_block, int(np.searchsorted(blocks, EXTRA_BASE)), end)
 
 
+def dictionary_limit(rows: int) -> int:
+    """How many distinct values the first ``rows`` rows of a file may have for a dictionary to pay."""
+    return max(64, int(rows * _DICTIONARY_SHARE))
+
+
 def _dictionary_columns(table: pa.Table) -> list[str]:
     """Flat columns whose first rows have few distinct values.
 
     Never floats: Spark skips a row group whose dictionary lacks the wanted value, and to that filter -0.0 is not 0.0.
     """
-    head = table.slice(0, _DICTIONARY_SAMPLE)
-    few = max(64, int(head.num_rows * _DICTIONARY_SHARE))
+    head = table.slice(0, DICTIONARY_ROWS)
+    few = dictionary_limit(head.num_rows)
     return [
         f.name
         for f in table.schema

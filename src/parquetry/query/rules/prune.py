@@ -74,12 +74,13 @@ def _prune_table(
     schema = t.state.schema
     index = open_snapshot(store, t.deltas, schema)
     layout = regions_of(t.state)
-    keep = np.zeros(len(index), bool)
+    keep, by_statistics = np.zeros(len(index), bool), np.zeros(len(index), bool)
     skipped: dict[str, int] = {}
     predicates = [restrict(r.predicate, frozenset(schema.key)) if t.merge else r.predicate for r in t.refs]
     for predicate in predicates:
         found = prune(index, predicate, proofs=proofs, layout=layout)
         keep |= found.keep
+        by_statistics |= found.by_statistics
         skipped = found.skipped_by if len(t.refs) == 1 else {}
     total, kept = int(np.count_nonzero(~index.extra)), int(np.count_nonzero(keep))
     if len(t.refs) > 1 and kept < total:
@@ -96,6 +97,9 @@ def _prune_table(
         rows=int(index.rows[keep].sum()),
         bytes=int(index.bytes[keep].sum()),
         files=frozenset(index.paths[i] for i in np.unique(index.path_of[keep])),
+        index=index,
+        keep=keep,
+        rows_by_statistics=int(index.rows[by_statistics | keep].sum()),
         skipped_by=skipped,
     )
     return pruned, routed

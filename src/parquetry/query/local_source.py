@@ -1,0 +1,149 @@
+"""What the local executor reads: whole files through DuckDB's own reader, or picked row groups as an Arrow stream.
+
+DuckDB skips row groups by min/max, not by regions or precise boxes, and looks at every row group of a file to do so.
+Where a plan keeps few rows, handing it exactly the kept row groups reads fewer bytes and is sooner done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquetry.query.plan import TablePlan
+from parquetry.storage.merge import ORDER, quote
+from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.store import Store
+
+NAME = "pick_row_groups"
+
+# Rough milliseconds, measured on lineitem with row groups of 1,024 to 122,880 rows; only the order matters.
+_FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.01, 0.6e-5
+_PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 1.0, 0.1, 0.08, 2.8e-5
+
+
+@dataclass
+class Source:
+    """DuckDB text of a relation with the table's stored rows; ``streams`` are the relations it names."""
+
+    sql: str
+    streams: dict[str, pa.RecordBatchReader] = field(default_factory=dict)
+    bytes: int = 0
+    rows: int = 0
+    groups: int = 0
+    error: Exception | None = None
+
+    def measured(self, cursor: Any, t: TablePlan) -> dict[str, int]:
+        """What was really read, as counted here or by DuckDB."""
+        if self.streams:
+            return {
+                "bytes_read": self.bytes,
+                "rows_scanned": self.rows,
+                "blocks_read": self.groups,
+                "files_read": len(t.files),
+            }
+        profile = json.loads(cursor.get_profiling_information(format="json"))
+        scanned = _sum_of(profile.get("operator", []), "row_groups_scanned")
+        return {
+            "bytes_read": int(profile.get("io", {}).get("total_bytes_read", 0)),
+            "rows_scanned": round(t.rows * scanned / t.groups_read) if t.groups_read else 0,
+            "blocks_read": scanned,
+            "files_read": len(t.files),
+        }
+
+
+def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -> Source:
+    """The stored rows of ``t``, unmerged, in the columns ``names``; with the delta's place in time if ``t`` merges.
+
+    ``pick`` allows row groups to be picked. A column that a delta is too old to have is null there.
+    """
+    groups = t.row_groups() if pick and _picking_pays(t, len(names)) else {}
+    source = Source("")
+    scans: dict[tuple[int, int], list[str]] = {}
+    for place, d in enumerate(t.deltas):
+        for f in d.files:
+            if f.path in t.files:
+                scans.setdefault((place if t.merge else 0, d.schema_id), []).append(f.path)
+    selects: list[str] = []
+    for (place, schema_id), paths in scans.items():
+        had = set(t.state.schemas[schema_id].names)
+        columns = [quote(n) if n in had else f"CAST(NULL AS {_duck_type(t, n)}) AS {quote(n)}" for n in names]
+        ordered = [f"{place} AS {ORDER}"] if t.merge else []
+        if groups:
+            name = f"__picked_{len(selects)}"
+            stored = [n for n in names if n in had] or [t.state.schema.key[0]]
+            source.streams[name] = _stream(source, store, {p: groups[p] for p in paths}, stored)
+            relation = name
+        else:
+            listed = ", ".join("'" + store.url(p).replace("'", "''") + "'" for p in paths)
+            # A folder above the warehouse may be called k=5: no reason to take 5 for the column k.
+            relation = f"read_parquet([{listed}], hive_partitioning = false)"
+        selects.append(f"SELECT {', '.join(columns + ordered)} FROM {relation}")
+    if not selects:
+        columns = [f"CAST(NULL AS {_duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]
+        selects = [f"SELECT {', '.join(columns)} WHERE false"]
+    source.sql = " UNION ALL ".join(selects)
+    return source
+
+
+def _picking_pays(t: TablePlan, columns: int) -> bool:
+    """Whether reading the kept row groups only is expected to be sooner done than DuckDB over their files."""
+    if t.index is None or t.keep is None:
+        return False
+    in_files = int(t.index.groups_of_path[np.unique(t.index.path_of[t.keep])].sum())
+    files = len(t.files)
+    whole = (
+        _FILES_MS
+        + _FILES_PER_FILE * files
+        + _FILES_PER_GROUP * in_files
+        + _FILES_PER_VALUE * t.rows_by_statistics * columns
+    )
+    picked = (
+        _PICKED_MS + _PICKED_PER_FILE * files + _PICKED_PER_GROUP * t.groups_read + _PICKED_PER_VALUE * t.rows * columns
+    )
+    return picked < whole
+
+
+def _stream(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.RecordBatchReader:
+    """The picked rows file by file, read as they are asked for. A stream, not a table: DuckDB would push filters into
+    a table's scan, where NaN compares otherwise."""
+    files = iter(groups.items())
+
+    def read() -> pa.Table:
+        path, ordinals = next(files)
+        rows, size = read_row_groups(store, path, ordinals, columns)
+        source.bytes += size
+        source.rows += rows.num_rows
+        source.groups += len(ordinals)
+        return rows
+
+    first = read()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from first.to_batches()
+        while True:
+            try:
+                rows = read()
+            except StopIteration:
+                return
+            except Exception as e:
+                source.error = e
+                raise
+            yield from rows.cast(first.schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+
+def _duck_type(t: TablePlan, name: str) -> str:
+    kind = t.state.schema.column(name).type
+    return {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP", "string": "VARCHAR", "binary": "BLOB"}.get(
+        kind, kind
+    )
+
+
+def _sum_of(operators: list[dict[str, Any]], name: str) -> int:
+    return sum(int(o.get(name, 0)) + _sum_of(o.get("children", []), name) for o in operators)

@@ -1,0 +1,43 @@
+"""Reads chosen row groups of data files: what an index has ruled out is neither read nor decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.storage.cache import METADATA
+from parquetry.storage.store import Store
+
+_CHUNK_WEIGHT = 300  # bytes that a footer takes in memory for one column chunk, with room
+
+
+def footer_of(store: Store, path: str) -> Any:
+    """The footer of a data file, read once per process: data files never change."""
+
+    def load() -> Any:
+        with store.open_input(path) as stream:
+            return pq.read_metadata(stream)
+
+    return METADATA.get(
+        ("footer", store.url(path)), load, lambda f: 1024 + _CHUNK_WEIGHT * f.num_columns * f.num_row_groups
+    )
+
+
+def read_row_groups(store: Store, path: str, groups: Sequence[int], columns: Sequence[str]) -> tuple[pa.Table, int]:
+    """The rows of these row groups in these columns, and the bytes that held them."""
+    footer = footer_of(store, path)
+    # One read per column chunk, without the gaps that a pre-buffered read would bridge.
+    with store.open_input(path) as stream, pq.ParquetFile(stream, metadata=footer, pre_buffer=False) as file:
+        rows = file.read_row_groups(list(groups), columns=list(columns), use_threads=False).select(list(columns))
+    wanted = _leaves(footer, columns)
+    size = sum(footer.row_group(g).column(i).total_compressed_size for g in groups for i in wanted)
+    return rows, size
+
+
+def _leaves(footer: Any, columns: Sequence[str]) -> list[int]:
+    whole, nested = frozenset(columns), tuple(f"{c}." for c in columns)
+    paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    return [i for i, path in enumerate(paths) if path in whole or path.startswith(nested)]

@@ -1,0 +1,69 @@
+"""The local executor reads the kept row groups and nothing else where that pays, and says what it read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parquetry
+from parquetry.maintain.relayout import RelayoutOptions
+from parquetry.query.local_source import NAME
+
+ROWS = 20_000
+HOT = "SELECT count(*) AS n, sum(v) AS v FROM t WHERE a BETWEEN 400 AND 430 AND b BETWEEN 400 AND 430"
+COLD = "SELECT count(*) AS n, sum(v) AS v FROM t WHERE a BETWEEN 100 AND 101"
+
+
+@pytest.fixture(scope="module")
+def wh(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Any:
+    rng = np.random.default_rng(5)
+    table = pa.table({c: pa.array(rng.integers(0, 1000, ROWS), pa.int64()) for c in ("a", "b", "v")})
+    root: Path = tmp_path_factory.mktemp("picked")
+    with parquetry.connect(root / "wh", spark=spark) as wh:
+        small = {"block_group_rows": 50, "row_group_rows": 5000}
+        wh.create_table("t", table.schema, key=["a", "b", "v"], model="append", settings=small)
+        wh.ingest("t", table, tasks=1)
+        wh.maintain()
+        (root / "log.sql").write_text(f"{HOT};\n{COLD};\n")
+        how = RelayoutOptions(block_rows=100, delta=0.0)
+        wh.relayout("t", "paw", workload=root / "log.sql", options=how)
+        yield wh
+
+
+def test_a_file_holds_a_bounded_number_of_row_groups(wh: parquetry.Warehouse) -> None:
+    (delta,) = wh.catalog.state().table("t").deltas
+    counts = [pq.read_metadata(wh.store.url(f.path)).num_row_groups for f in delta.files]
+    assert sum(counts) > 128
+    assert max(counts) <= 128
+
+
+@pytest.mark.parametrize("sql", [HOT, COLD])
+def test_what_was_read_is_what_the_plan_keeps(wh: parquetry.Warehouse, sql: str) -> None:
+    picked, whole = wh.sql(sql, executor="local"), wh.sql(sql, executor="local", off=[NAME])
+    assert picked.rows() == whole.rows()
+    (kept,) = picked.plan.tables.values()
+    assert picked.stats["rows_scanned"] == kept.rows < ROWS // 4
+    assert picked.stats["blocks_read"] == kept.groups_read
+    chunks = 0
+    for path, groups in kept.row_groups().items():
+        footer = pq.read_metadata(wh.store.url(path))
+        assert footer.row_group(0).num_columns == 3
+        chunks += sum(footer.row_group(g).column(c).total_compressed_size for g in groups for c in range(3))
+    assert 0 < picked.stats["bytes_read"] <= chunks
+    assert picked.stats["bytes_read"] <= whole.stats["bytes_read"]
+
+
+def test_a_lost_file_is_named(wh: parquetry.Warehouse, tmp_path: Path) -> None:
+    (kept,) = wh.sql(HOT, executor="local").plan.tables.values()
+    path = Path(wh.store.url(next(iter(kept.row_groups()))))
+    path.rename(tmp_path / "away")
+    try:
+        with pytest.raises(parquetry.ParquetryError, match=path.name):
+            wh.sql(HOT, executor="local").rows()
+    finally:
+        (tmp_path / "away").rename(path)
