@@ -126,6 +126,13 @@ def test_unknown_delta_is_the_distance_of_later_queries_to_their_nearest_earlier
     assert one_to_one.options["delta"] == pytest.approx(0.40, rel=1e-2)
 
 
+def test_a_log_that_shows_one_dashboard_after_the_other_has_a_small_delta() -> None:
+    dashboards = [(10, 10), (50, 50), (80, 10), (10, 80)]
+    log = [box(x + i, x + 10 + i, y, y + 10) for x, y in dashboards for i in range(8)]
+    spec = learn_paw(SQUARE, [LoggedQuery(q) for q in log], LearnOptions(500))
+    assert spec.options["delta"] == pytest.approx(0.01, rel=1e-1)
+
+
 def test_bottleneck_matching_agrees_with_trying_every_assignment() -> None:
     from itertools import permutations
 

@@ -17,6 +17,7 @@ from parquetry.layouts.codec import Codec, Numbers
 from parquetry.layouts.options import LearnOptions
 from parquetry.model.box import Box, Interval
 
+_AT_ONCE = 256  # boxes compared with all others at a time: memory stays bounded however long the log is
 _WITHOUT_HISTORY = 0.01  # one query tells nothing of variance: the paper's default share
 
 
@@ -94,16 +95,26 @@ def distances(future: Numbers, past: Numbers) -> Numbers:
 def estimate_delta(
     queries: Sequence[Sequence[Box]], columns: Sequence[str], domains: Sequence[Domain], options: LearnOptions
 ) -> float:
-    """δ' of the later half of the workload from the earlier half (PW-18, 3.5-12), as a share of each domain."""
+    """δ' of the later half of the workload (PW-18, 3.5-12), as a share of each domain.
+
+    "matching" pairs the halves one to one. "hausdorff" takes each later query's distance to the nearest before it, in
+    either half: a log that shows one dashboard after the other has its like close by, not in the earlier half.
+    """
     half = len(queries) // 2
-    past = _bounds([b for q in queries[:half] for b in q], columns, domains)
-    future = _bounds([b for q in queries[half:] for b in q], columns, domains)
-    if not len(past) or not len(future) or past.shape[1] == 0:
+    boxes = _bounds([b for q in queries for b in q], columns, domains)
+    of = np.repeat(np.arange(len(queries)), [len(q) for q in queries])
+    later = of >= half
+    if not later.any() or later.all() or boxes.shape[1] == 0:
         return _WITHOUT_HISTORY
-    apart = distances(future, past)
     if options.delta_estimate == "matching":
-        return bottleneck_matching(apart[: len(past), : len(future)])
-    return float(np.quantile(apart.min(axis=1), options.delta_quantile))
+        past, future = boxes[~later], boxes[later]
+        return bottleneck_matching(distances(future, past)[: len(past), : len(future)])
+    nearest = []
+    for at in np.array_split(np.flatnonzero(later), -(-len(boxes) // _AT_ONCE)):
+        apart = distances(boxes[at], boxes)
+        apart[of[at][:, None] <= of[None, :]] = np.inf
+        nearest.append(apart.min(axis=1))
+    return float(np.quantile(np.concatenate(nearest), options.delta_quantile))
 
 
 def _bounds(boxes: Sequence[Box], columns: Sequence[str], domains: Sequence[Domain]) -> Numbers:
