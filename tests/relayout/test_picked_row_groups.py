@@ -67,3 +67,10 @@ def test_a_lost_file_is_named(wh: parquetry.Warehouse, tmp_path: Path) -> None:
             wh.sql(HOT, executor="local").rows()
     finally:
         (tmp_path / "away").rename(path)
+
+
+def test_spark_counts_the_bytes_that_it_reads(wh: parquetry.Warehouse) -> None:
+    (delta,) = wh.catalog.state().table("t").deltas
+    footers = [pq.read_metadata(wh.store.url(f.path)) for f in delta.files]
+    chunks = sum(f.row_group(g).column(2).total_compressed_size for f in footers for g in range(f.num_row_groups))
+    assert wh.sql("SELECT max(v) AS v FROM t", executor="spark").stats["bytes_read"] >= chunks

@@ -37,7 +37,7 @@ def scan(
     if not paths:
         frame = spark.createDataFrame([], structure)
         return frame.selectExpr("*", f"0L AS {ORDER}") if schema.keyed else frame
-    frame = spark.read.schema(structure).parquet(*map(exact_path, paths))
+    frame = _read(spark, store, structure, paths)
     if not schema.keyed:
         return frame
     if len(deltas) == 1:
@@ -61,8 +61,16 @@ def snapshot_frame(
         structure = spark_schema(schema)
         if not paths:
             return spark.createDataFrame([], structure)
-        return spark.read.schema(structure).parquet(*map(exact_path, paths))
+        return _read(spark, store, structure, paths)
     return merge_frame(scan(spark, store, schema, deltas, keep), schema)
+
+
+def _read(spark: SparkSession, store: Store, structure: StructType, paths: Sequence[str]) -> DataFrame:
+    reader = spark.read.schema(structure)
+    if store.local:
+        # Vectored reads are for object stores; Spark's counters of bytes read do not see them.
+        reader = reader.option("parquet.hadoop.vectored.io.enabled", "false")
+    return reader.parquet(*map(exact_path, paths))
 
 
 def _paths(store: Store, deltas: Sequence[Delta], keep: Collection[str] | None) -> list[str]:
