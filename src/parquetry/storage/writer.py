@@ -47,6 +47,7 @@ RESULT_DDL = ", ".join(f"{f.name} {type_name(f.type)}" for f in _RESULT)
 DICTIONARY_ROWS = 20_000  # the first rows of a file, which decide
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values; above it Spark and DuckDB read slower
 _FILE_GROUPS = 128  # row groups of a file: engines read its whole footer to read one of them
+_BUFFER_BYTES = 1 << 20
 _MERGE_ROWS = 262_144  # rows merged at a time: a few row groups, so memory stays bounded
 
 
@@ -203,26 +204,49 @@ class _Files:
 
     def _cut(self, *, final: bool) -> None:
         table = pa.concat_tables(self.pending)
-        size = self.task.settings.row_group_rows
         blocks = _blocks_of(table)
-        start = 0
-        while start < table.num_rows and (final or blocks is not None or table.num_rows - start >= size):
-            end = min(start + size, table.num_rows)
-            if blocks is not None:
-                end = _end_at_block(blocks, start, end, self.task.settings)
-                if end == table.num_rows and end - start < size and not final:
-                    break  # more rows of the block may come
-            part = None if blocks is None else blocks[start:end]
-            self._write_group(table.slice(start, end - start), part)
-            start = end
-        rest = table.slice(start)
+        ends = self._group_ends(table.num_rows, blocks, final)
+        done = ends[-1] if ends else 0
+        if done:
+            self._write_groups(table.slice(0, done), blocks, ends)
+        rest = table.slice(done)
         self.pending = [rest] if rest.num_rows else []
         self.pending_rows = rest.num_rows
 
-    def _write_group(self, table: pa.Table, blocks: np.ndarray | None) -> None:
-        settings, schema = self.task.settings, self.task.schema
-        data = table.select(schema.names).cast(self._arrow).combine_chunks()
-        extra = int(blocks[0]) if blocks is not None and blocks[0] >= EXTRA_BASE else None
+    def _group_ends(self, rows: int, blocks: np.ndarray | None, final: bool) -> list[int]:
+        """Where row groups end. The last rows wait for more unless these are the ``final`` ones."""
+        size = self.task.settings.row_group_rows
+        if blocks is None:
+            full = rows - rows % size
+            return [*range(size, full + 1, size), *([rows] if final and full < rows else [])]
+        ends, start = [], 0
+        while start < rows:
+            end = _end_at_block(blocks, start, min(start + size, rows), self.task.settings)
+            if end == rows and end - start < size and not final:
+                break  # more rows of the block may come
+            ends.append(end)
+            start = end
+        return ends
+
+    def _write_groups(self, table: pa.Table, blocks: np.ndarray | None, ends: list[int]) -> None:
+        """What can be done for all row groups at once is: they may be small and many."""
+        data = table.select(self.task.schema.names).cast(self._arrow).combine_chunks()
+        spans = list(zip([0, *ends], ends, strict=False))
+        leaves = self.task.settings.leaf_capacity
+        marks = [np.append(np.arange(a, b, -(-(b - a) // leaves)), b - 1) for a, b in spans]
+        at = np.concatenate(marks)
+        ids = blocks[at] if blocks is not None else np.zeros(len(at), np.int32)
+        encoded = encode_keys(data.select(list(self.task.schema.key)).take(pa.array(at)).columns).to_pylist()
+        keys = [block_prefix(b) + k for b, k in zip(ids.tolist(), encoded, strict=True)]
+        done = 0
+        for (a, b), mark in zip(spans, marks, strict=True):
+            after = done + len(mark)
+            self._write_group(data.slice(a, b - a), int(ids[done]), mark - a, keys[done:after])
+            done = after
+
+    def _write_group(self, data: pa.Table, block: int, marks: np.ndarray, keys: list[bytes]) -> None:
+        """``keys`` are those of the rows at ``marks``: where each leaf entry starts, and the last row."""
+        extra = block if block >= EXTRA_BASE else None
         if extra != self._extra:
             self._close()
             self._extra = extra
@@ -230,12 +254,6 @@ class _Files:
             self._open(data)
         assert self._writer is not None
         self._writer.write_table(data, row_group_size=data.num_rows)
-        step = -(-data.num_rows // settings.leaf_capacity)
-        at = np.append(np.arange(0, data.num_rows, step), data.num_rows - 1)
-        taken = data.select(list(schema.key)).take(pa.array(at))
-        ids = blocks[at] if blocks is not None else np.zeros(len(at), np.int32)
-        encoded = encode_keys(taken.columns).to_pylist()
-        keys = [block_prefix(int(b)) + k for b, k in zip(ids, encoded, strict=True)]
         floats = {f.name: _float_stats(data.column(f.name)) for f in self._arrow if is_float(f.type)}
         self._groups.append(
             RowGroup(
@@ -243,9 +261,9 @@ class _Files:
                 row_group=len(self._groups),
                 rows=data.num_rows,
                 bytes=0,
-                block=int(ids[0]),
+                block=block,
                 starts=tuple(keys[:-1]),
-                start_rows=tuple(int(n) for n in np.diff(np.append(at[:-1], data.num_rows))),
+                start_rows=tuple(np.diff(np.append(marks[:-1], data.num_rows)).tolist()),
                 last=keys[-1],
                 mins={n: s[0] for n, s in floats.items()},
                 maxs={n: s[1] for n, s in floats.items()},
@@ -254,7 +272,7 @@ class _Files:
                 boxes=None if self.task.describe is None else self.task.describe(data),
             )
         )
-        if self._sink.size >= settings.file_bytes or len(self._groups) == _FILE_GROUPS:
+        if self._out.tell() >= self.task.settings.file_bytes or len(self._groups) == _FILE_GROUPS:
             self._close()
 
     def _open(self, first: pa.Table) -> None:
@@ -264,8 +282,10 @@ class _Files:
         self._sink: Sink = self._publishing.__enter__()
         self._groups: list[RowGroup] = []
         self._footer: list[Any] = []
+        # A small row group is written in hundreds of small pieces.
+        self._out = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
+            self._out,
             self._arrow,
             compression=self.task.settings.compression,
             use_dictionary=_dictionary_columns(first),
@@ -279,6 +299,7 @@ class _Files:
         if self._writer is None:
             return
         self._writer.close()
+        self._out.flush()
         self._writer = None
         self._publishing.__exit__(None, None, None)
         footer = self._footer[0]
@@ -303,7 +324,8 @@ def _end_at_block(blocks: np.ndarray, start: int, end: int, settings: Settings) 
         return min(int(np.searchsorted(blocks, blocks[start], side="right")), end)
     reached = min(start + settings.block_group_rows, len(blocks))
     at_block = int(np.searchsorted(blocks, blocks[reached - 1], side="right"))
-    return min(at_block, int(np.searchsorted(blocks, EXTRA_BASE)), end)
+    # A plain int would make numpy copy all blocks to compare them.
+    return min(at_block, int(np.searchsorted(blocks, blocks.dtype.type(EXTRA_BASE))), end)
 
 
 def dictionary_limit(rows: int) -> int:
