@@ -7,6 +7,7 @@ from typing import Any
 
 from parquetry.catalog import Catalog
 from parquetry.maintain.pick import Advance, pick
+from parquetry.model.freshness import pending, queryable, ready, sources_of
 from parquetry.model.state import State, TableState
 from parquetry.storage.index_reader import open_index
 from parquetry.storage.store import Store
@@ -18,7 +19,7 @@ def tables(state: State) -> list[dict[str, Any]]:
             "table": t.name,
             "model": t.schema.model,
             "key": list(t.schema.key),
-            "columns": {c.name: c.type for c in t.schema.columns},
+            "columns": {c.name: c.type for c in t.readable.columns},
             "values": dict(t.schema.values),
             "deltas": len(t.deltas),
             "rows": sum(d.rows for d in t.deltas),
@@ -28,6 +29,29 @@ def tables(state: State) -> list[dict[str, Any]]:
         }
         for t in sorted(state.tables.values(), key=lambda t: t.name)
     ]
+
+
+def views(state: State) -> list[dict[str, Any]]:
+    found = []
+    for t in sorted(state.tables.values(), key=lambda t: t.name):
+        if t.view is None:
+            continue
+        found.append(
+            {
+                "view": t.name,
+                "sql": t.view.spec.sql,
+                "over": [s.name for s in sources_of(state, t)],
+                "key": list(t.schema.key),
+                "kept_by": t.view.spec.how,
+                "deltas": len(t.deltas),
+                "rows": sum(d.rows for d in t.deltas),
+                "bytes": sum(d.bytes for d in t.deltas),
+                "built": t.view.built,
+                "ready": ready(state, t),
+                "waiting_deltas": len(pending(state, t)),
+            }
+        )
+    return found
 
 
 def deltas(state: State, table: str) -> list[dict[str, Any]]:
@@ -85,30 +109,38 @@ def layout(t: TableState) -> dict[str, Any]:
 
 
 def freshness(catalog: Catalog) -> dict[str, Any]:
+    """QTs, the lag, and what each waits for: work that someone does (``slow``), or that nobody does (``stalled``)."""
     state = catalog.state()
-    now = catalog.now()
     waiting = [s for s in pick(state) if not isinstance(s, Advance)]
+    at_work = catalog.live_resources("refresh:") | catalog.live_resources("rewrite:")
     rows = []
     for t in sorted(state.tables.values(), key=lambda t: t.name):
-        hidden = [d for d in t.deltas if d.t_hi > state.qt]
-        blocked = ""
-        if hidden:
-            compaction = next((str(s) for s in waiting if s.table == t.name), "")
-            blocked = compaction or ("run maintain" if t.last_t > state.qt else "")
+        own = t.deltas if t.view is None else pending(state, t)
+        hidden = [d for d in own if d.t_hi > state.qt or t.view is not None]
+        stage = next((str(s) for s in waiting if s.table == t.name), "")
+        blocked = stage or "run maintain" if hidden and (stage or t.last_t > state.qt) else ""
+        busy = {f"refresh:{t.table_id}", f"rewrite:{t.table_id}"} & at_work
         rows.append(
             {
                 "table": t.name,
-                "qt": t.qt,
+                "kind": "table" if t.view is None else "view",
+                "qt": queryable(state, t),
+                "gates": ready(state, t),
                 "hidden_deltas": len(hidden),
                 "hidden_rows": sum(d.rows for d in hidden),
                 "waits_for": blocked,
+                "progress": "" if not blocked else "slow" if busy else "stalled",
             }
         )
     since = catalog.hidden_since(state.qt)
+    lag = 0.0 if since is None else round(max(0.0, catalog.now() - since), 3)
     return {
         "qt": state.qt,
         "clock": state.clock,
-        "lag_s": 0.0 if since is None else round(max(0.0, now - since), 3),
+        "lag_s": lag,
+        "target_lag_s": state.profile.target_lag_s if state.profile else None,
+        "late": bool(state.profile and state.profile.target_lag_s and lag > state.profile.target_lag_s),
+        "blocked_by": str(waiting[0]) if waiting and state.qt < state.clock else "",
         "tables": rows,
     }
 

@@ -331,10 +331,11 @@ def test_a_lease_has_one_holder_and_a_growing_token(catalog: Catalog) -> None:
 
 def test_a_worker_that_lost_its_lease_cannot_commit(catalog: Catalog) -> None:
     table = create(catalog)
-    stale = catalog.acquire("ingest", "slow", 0.05)
+    stale = catalog.acquire("ingest", "slow", 60)
     assert stale is not None
     catalog.commit([add(table, "a")], kind="ingest", lease=stale)
-    time.sleep(0.06)
+    stale = catalog.renew(stale, 0.01)
+    time.sleep(0.02)
     with pytest.raises(LeaseLost):
         catalog.commit([add(table, "b")], kind="ingest", lease=stale)
     with pytest.raises(LeaseLost):
@@ -348,10 +349,10 @@ def test_a_worker_that_lost_its_lease_cannot_commit(catalog: Catalog) -> None:
 
 
 def test_a_kept_lease_outlives_its_seconds_and_ends_with_the_block(catalog: Catalog) -> None:
-    lease = catalog.acquire("work", "me", 0.3)
+    lease = catalog.acquire("work", "me", 1.5)
     assert lease is not None
-    with catalog.keep(lease, 0.3) as keeper:
-        time.sleep(0.7)
+    with catalog.keep(lease, 1.5) as keeper:
+        time.sleep(2)
         assert not keeper.lost
         assert catalog.acquire("work", "you", 1) is None
         create_under_lease = CreateTable("t", SCHEMA, Settings())

@@ -17,6 +17,8 @@ from tests.cli.calling import Shell
 SOURCE = Path(__file__).parents[2] / "src"
 VERBS = (
     "init",
+    "advise",
+    "what-if",
     "create-table",
     "drop-table",
     "add-column",
@@ -37,6 +39,11 @@ VERBS = (
     "workload",
     "relayout",
     "layout",
+    "create-view",
+    "drop-view",
+    "views",
+    "suggest-views",
+    "profile",
     "demo",
 )
 

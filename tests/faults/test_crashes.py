@@ -50,6 +50,10 @@ CASES = [
     ("maintain", "", "compact.before_commit"),
     ("maintain", "", "compact.before_commit:2"),
     ("maintain", "", "compact.committed"),
+    ("maintain", "", "view.start"),
+    ("maintain", "", "view.before_commit"),
+    ("maintain", "", "view.before_commit:2"),
+    ("maintain", "", "view.committed"),
     ("relayout", "appended", "relayout.before_commit"),
     ("relayout", "upserted", "commit.in_transaction"),
     ("relayout", "appended", "commit.done"),
@@ -61,6 +65,10 @@ CASES = [
 ]
 COMMITTED = {"commit.done", "ingest.committed"}
 TABLES = ("appended", "upserted")
+VIEWS = {
+    "by_key": "SELECT k, sum(v) AS v, count(*) AS n FROM appended WHERE k < 900 GROUP BY k",
+    "by_text": "SELECT s, max(v) AS v, count(*) AS n FROM upserted GROUP BY s",
+}
 
 
 def test_every_failpoint_has_a_case() -> None:
@@ -76,6 +84,8 @@ def build(folder: Path, spark: SparkSession, catalog: str | None = None, batches
             # At most two deltas per query, so that every maintain has something to compact.
             small = {"max_query_deltas": 2, "compaction_width": 2, "row_group_rows": 128}
             wh.create_table(table, "k int, s string, v bigint", key=["k"], model=model, settings=small)
+        for name, definition in VIEWS.items():
+            wh.create_view(name, definition, settings={"max_query_deltas": 2, "compaction_width": 2})
         for number in range(batches):
             for table in TABLES:
                 wh.ingest(table, batch(table, number), label=f"batch {number}")
@@ -198,6 +208,9 @@ def check_content(wh: Warehouse, batches: int, crashed: list[str] | None = None)
         visible = [labels[label.label] for label in known if label.t <= state.qt]
         found = wh.sql(f"SELECT k, s, v FROM {table}", executor="local").rows()
         assert counted(found) == expected(table, visible)
+    for view, definition in VIEWS.items():
+        found = wh.sql(f"SELECT * FROM {view}", executor="local").rows()
+        assert counted(found) == counted(wh.sql(definition, executor="local", off=["views"]).rows())
 
 
 def expected(table: str, numbers: list[int]) -> Counter[Any]:
@@ -221,4 +234,5 @@ def published(wh: Warehouse) -> set[str]:
 def end_leases(wh: Warehouse) -> None:
     """As if two minutes had passed since the process died."""
     with wh.catalog._db.write() as conn:
-        conn.execute(sql.leases.update().values(expires_at=sa.literal(0.0)))
+        for table in (sql.leases, sql.pins):
+            conn.execute(table.update().values(expires_at=sa.literal(0.0)))

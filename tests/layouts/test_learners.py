@@ -29,6 +29,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("paw", {"delta": 0.0}),
     ("paw", {"delta": 0.01, "variant": "paper"}),
     ("paw", {"delta_estimate": "matching"}),
+    ("warp", {"variant": "paper", "features": 4}),
+    ("two_phase", {"join_levels": 1, "seed": 3}),
 ]
 
 
@@ -44,6 +46,8 @@ def test_learned_layouts_keep_every_row_and_prune_none_that_matches(name: str, h
     blocks = route_numpy(spec, table)
     sizes = np.bincount(blocks, minlength=spec.blocks)
     assert len(sizes) == spec.blocks
+    if name == "warp" and spec.blocks > 1:
+        sizes = sizes[:-1]  # the last one takes rows unlike any seen
     if name not in ("zorder", "hilbert"):  # these cut equal stretches, which ties make uneven
         assert sizes.min() >= 20
     known = RegionTable(regions(spec))
@@ -64,7 +68,7 @@ SOME = [LoggedQuery(Range("a", n, n + 30)) for n in range(0, 900, 100)]
 CUTTING = [name for name in LEARNERS if name != "key"]
 
 
-@pytest.mark.parametrize("name", CUTTING)
+@pytest.mark.parametrize("name", [name for name in CUTTING if LEARNERS[name].needs_queries])
 def test_an_empty_workload_needs_columns(name: str) -> None:
     with pytest.raises(ParquetryError, match="needs a workload"):
         learn(name, numbers(), [], LearnOptions(block_rows=100))

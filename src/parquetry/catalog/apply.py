@@ -16,7 +16,9 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import (
     AddDelta,
+    AddViewDelta,
     AdvanceQT,
+    ChangeProfile,
     ChangeSchema,
     ChangeSettings,
     CreateTable,
@@ -50,6 +52,7 @@ class Applying:
     published: dict[int, int] = field(default_factory=dict)
 
     def apply(self, edits: Sequence[Edit]) -> None:
+        ready = self._ready_views() if any(isinstance(edit, AdvanceQT) for edit in edits) else set()
         for edit in edits:
             match edit:
                 case CreateTable():
@@ -60,16 +63,21 @@ class Applying:
                     self._change_schema(edit)
                 case ChangeSettings():
                     self._change_settings(edit)
+                case ChangeProfile():
+                    self._change_profile(edit)
                 case AddDelta():
                     self._add_delta(edit)
+                case AddViewDelta():
+                    self._add_view_delta(edit)
                 case ReplaceDeltas():
                     self._replace_deltas(edit)
                 case PublishLayout():
                     self._publish_layout(edit)
                 case AdvanceQT():
                     self._advance_qt(edit)
-        if any(isinstance(edit, ReplaceDeltas | AdvanceQT) for edit in edits):
+        if any(isinstance(edit, ReplaceDeltas | AddViewDelta | AdvanceQT) for edit in edits):
             self._check_cover()
+            self._check_views(ready)
 
     def _create_table(self, edit: CreateTable) -> None:
         if not _NAME.fullmatch(edit.name):
@@ -85,18 +93,28 @@ class Applying:
         self._insert(t, table_id=table_id, name=edit.name, lower_name=edit.name.lower())
         self._put_schema(table_id, edit.schema)
         self._put_settings(table_id, edit.settings)
+        if edit.view is not None:
+            for source in edit.view.sources:
+                self._live_name(source.table_id)
+            self._insert(sql.views, table_id=table_id, body=edit.view.to_json())
+            self._insert(sql.built, table_id=table_id, until=0)
         # Nothing changed in the new table at any timestamp so far, so all of them are complete (NA-19).
-        self._insert(sql.queryable, table_id=table_id, qt=self.clock)
+        self._insert(sql.queryable, table_id=table_id, qt=self.clock if edit.view is None else 0)
         self._note(table_id, "create table", name=edit.name)
 
     def _drop_table(self, edit: DropTable) -> None:
         name = self._live_name(edit.table_id)
-        for table in (sql.tables, sql.schemas, sql.settings, sql.layouts, sql.queryable, sql.deltas):
+        for view_id, _, sources in self._views():
+            if edit.table_id in sources:
+                raise SchemaError(f"view '{self._live_name(view_id)}' reads '{name}'; drop the view first")
+        described = (sql.schemas, sql.settings, sql.layouts, sql.queryable, sql.views, sql.built)
+        for table in (sql.tables, *described, sql.deltas):
             self._remove(table, table.c.table_id == edit.table_id)
         self._note(edit.table_id, "drop table", name=name)
 
     def _change_schema(self, edit: ChangeSchema) -> None:
         name = self._live_name(edit.table_id)
+        self._must_be_table(edit.table_id, name, "its columns are those of its definition; make a new view instead")
         s = sql.schemas
         current = self.conn.execute(sa.select(sa.func.max(s.c.schema_id)).where(s.c.table_id == edit.table_id)).scalar()
         if current != edit.base_schema_id:
@@ -110,8 +128,13 @@ class Applying:
         self._put_settings(edit.table_id, edit.settings)
         self._note(edit.table_id, "change settings", **edit.settings.to_json())
 
+    def _change_profile(self, edit: ChangeProfile) -> None:
+        self._remove(sql.settings, sql.settings.c.table_id == DATABASE)
+        self._insert(sql.settings, table_id=DATABASE, body=edit.profile.to_json())
+        self._note(DATABASE, "change profile", **edit.profile.to_json())
+
     def _add_delta(self, edit: AddDelta) -> None:
-        self._live_name(edit.table_id)
+        self._must_be_table(edit.table_id, self._live_name(edit.table_id), "ingest into the tables it reads instead")
         if edit.table_id in self.ingested:
             raise ValueError(f"one commit takes one batch per table; table {edit.table_id} has two")
         self.ingested.add(edit.table_id)
@@ -125,6 +148,23 @@ class Applying:
             self._put_delta(edit.table_id, edit.delta, t, t)
         delta_id = edit.delta.delta_id if edit.delta else None
         self._note(edit.table_id, "add delta", label=edit.label, t=t, delta_id=delta_id, rows_in=edit.rows_in)
+
+    def _add_view_delta(self, edit: AddViewDelta) -> None:
+        name = self._live_name(edit.table_id)
+        b = sql.built
+        stored = sa.select(b.c.until).where(b.c.table_id == edit.table_id, b.c.removed_version.is_(None))
+        if self.conn.execute(stored).scalar() != edit.built:
+            raise CommitConflict(f"view '{name}' was refreshed by another commit; pick again")
+        if not edit.built < edit.until <= self.clock:
+            raise ValueError(f"a view built up to {edit.built} cannot be built up to {edit.until}")
+        if edit.delta is not None:
+            if not edit.built < edit.delta.t_lo <= edit.delta.t_hi <= edit.until:
+                raise ValueError(f"delta [{edit.delta.t_lo}, {edit.delta.t_hi}] is not of ({edit.built}, {edit.until}]")
+            self._put_delta(edit.table_id, edit.delta, edit.delta.t_lo, edit.delta.t_hi)
+        self._remove(b, b.c.table_id == edit.table_id)
+        self._insert(b, table_id=edit.table_id, until=edit.until)
+        delta_id = edit.delta.delta_id if edit.delta else None
+        self._note(edit.table_id, "refresh view", built=edit.until, before=edit.built, delta_id=delta_id)
 
     def _replace_deltas(self, edit: ReplaceDeltas) -> None:
         name = self._live_name(edit.table_id)
@@ -181,6 +221,44 @@ class Applying:
         if found is not None:
             raise CommitConflict(f"delta {found} would reach across the queryable timestamp {qt}; pick again")
 
+    def _views(self) -> list[tuple[int, int, list[int]]]:
+        """(view, how far it is built, its sources) of every view."""
+        v, b = sql.views, sql.built
+        live = (v.c.removed_version.is_(None), b.c.removed_version.is_(None))
+        rows = self.conn.execute(
+            sa.select(v.c.table_id, b.c.until, v.c.body).where(v.c.table_id == b.c.table_id, *live)
+        )
+        return [(i, until, [s["table_id"] for s in body["sources"]]) for i, until, body in rows.all()]
+
+    def _ready_views(self) -> set[int]:
+        """The views that are complete up to the database's QT, themselves and in what they are made from."""
+        q, d = sql.queryable, sql.deltas
+        now = (q.c.table_id == DATABASE, q.c.removed_version.is_(None))
+        qt = self.conn.execute(sa.select(q.c.qt).where(*now)).scalar() or 0
+        views = {i: (built, sources) for i, built, sources in self._views()}
+
+        def ready(table_id: int) -> bool:
+            if table_id not in views:
+                return True
+            built, sources = views[table_id]
+            waiting = (d.c.table_id.in_(sources), d.c.removed_version.is_(None), d.c.t_hi > built, d.c.t_lo <= qt)
+            if self.conn.execute(sa.select(d.c.delta_id).where(*waiting).limit(1)).scalar() is not None:
+                return False
+            return all(ready(s) for s in sources)
+
+        return {i for i in views if ready(i)}
+
+    def _check_views(self, ready: set[int]) -> None:
+        """No QT passes a view that held it, and no delta reaches across what a view over its table has taken in."""
+        if ready and (passed := ready - self._ready_views()):
+            raise CommitConflict(f"the QT would pass view '{self._live_name(min(passed))}'; pick again")
+        d = sql.deltas
+        for view_id, built, sources in self._views():
+            across = (d.c.table_id.in_(sources), d.c.removed_version.is_(None), d.c.t_lo <= built, d.c.t_hi > built)
+            if self.conn.execute(sa.select(d.c.delta_id).where(*across).limit(1)).scalar() is not None:
+                name = self._live_name(view_id)
+                raise CommitConflict(f"a delta would reach across timestamp {built}, up to which '{name}' is built")
+
     def _put_schema(self, table_id: int, schema: TableSchema) -> int:
         schema_id = self._next_id(sql.schemas.c.schema_id)
         self._insert(sql.schemas, schema_id=schema_id, table_id=table_id, body=schema.to_json())
@@ -227,6 +305,12 @@ class Applying:
         if name is None:
             raise CommitConflict(f"table {table_id} does not exist, or was dropped by another commit")
         return str(name)
+
+    def _must_be_table(self, table_id: int, name: str, advice: str) -> None:
+        v = sql.views
+        is_view = sa.select(v.c.table_id).where(v.c.table_id == table_id, v.c.removed_version.is_(None))
+        if self.conn.execute(is_view).scalar() is not None:
+            raise SchemaError(f"'{name}' is a view: {advice}")
 
     def _next_id(self, column: sa.Column[Any]) -> int:
         # Such rows are never deleted and the clock is locked, so the id is new.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -188,6 +188,10 @@ class Catalog:
 
     def known_delta_ids(self) -> set[str]:
         return pins.known_delta_ids(self._db)
+
+    def referenced_paths(self, besides: Collection[str] = ()) -> set[str]:
+        """Every file that a known delta lists, but for those of the deltas ``besides``."""
+        return pins.referenced_paths(self._db, besides)
 
     # -- query log --------------------------------------------------------------------------------
 

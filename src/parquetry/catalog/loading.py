@@ -13,9 +13,11 @@ from parquetry.catalog import tables as sql
 from parquetry.catalog.apply import DATABASE, INDEX_POSITION
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta, StoredFile
+from parquetry.model.profile import Profile
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
+from parquetry.model.view import ViewSpec, ViewState
 
 
 @dataclass
@@ -28,9 +30,12 @@ class _Draft:
     last_t: int = 0
     layout_id: int = 0
     layout: Mapping[str, Any] | None = None
+    layouts: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     schemas: dict[int, TableSchema] = field(default_factory=dict)
     deltas: dict[str, Delta] = field(default_factory=dict)
+    spec: ViewSpec | None = None
+    built: int = 0
 
     @classmethod
     def of(cls, table: TableState) -> _Draft:
@@ -41,13 +46,22 @@ class _Draft:
             last_t=table.last_t,
             layout_id=table.layout_id,
             layout=table.layout,
+            layouts={**table.layouts, table.layout_id: table.layout},
             settings=table.settings,
             schemas=dict(table.schemas),
             deltas={d.delta_id: d for d in table.deltas},
+            spec=table.view.spec if table.view else None,
+            built=table.view.built if table.view else 0,
         )
+
+    @property
+    def older_layouts(self) -> set[int]:
+        """The layouts of live deltas that are not the current one."""
+        return {d.layout_id for d in self.deltas.values()} - {0, self.layout_id}
 
     def freeze(self) -> TableState:
         schema_id = max(self.schemas)
+        specs = {i: self.layouts[i] for i in sorted(self.older_layouts)}
         return TableState(
             table_id=self.table_id,
             name=self.name,
@@ -60,6 +74,8 @@ class _Draft:
             layout=self.layout,
             schemas=self.schemas,
             last_t=self.last_t,
+            layouts={i: spec for i, spec in specs.items() if spec is not None},
+            view=None if self.spec is None else ViewState(self.spec, self.built),
         )
 
 
@@ -91,15 +107,17 @@ class _Reading:
         self.unchanged = {t.table_id: t for t in cached.tables.values()} if cached else {}
         self.drafts: dict[int, _Draft] = {}
         self.qt = cached.qt if cached else 0
+        self.profile = cached.profile if cached else None
 
     def state(self) -> State:
         self._tables()
         self._definitions()
         self._deltas()
+        self._older_layouts()
         self._newest_timestamps()
         tables = [*self.unchanged.values(), *(d.freeze() for d in self.drafts.values())]
         by_name = {t.name: t for t in sorted(tables, key=lambda t: t.table_id)}
-        return State(self.version, self.clock, self.qt, by_name)
+        return State(self.version, self.clock, self.qt, by_name, self.profile)
 
     def _tables(self) -> None:
         for table_id in self._removed(sql.tables, sql.tables.c.table_id):
@@ -111,10 +129,18 @@ class _Reading:
         for row in self._added(sql.schemas):
             self._draft(row.table_id).schemas[row.schema_id] = TableSchema.from_json(row.body)
         for row in self._added(sql.settings):
-            self._draft(row.table_id).settings = Settings.from_json(row.body)
+            if row.table_id == DATABASE:
+                self.profile = Profile.from_json(row.body)
+            else:
+                self._draft(row.table_id).settings = Settings.from_json(row.body)
         for row in self._added(sql.layouts):
             draft = self._draft(row.table_id)
             draft.layout_id, draft.layout = row.layout_id, row.spec
+            draft.layouts[row.layout_id] = row.spec
+        for row in self._added(sql.views):
+            self._draft(row.table_id).spec = ViewSpec.from_json(row.body)
+        for row in self._added(sql.built):
+            self._draft(row.table_id).built = row.until
         for row in self._added(sql.queryable):
             if row.table_id == DATABASE:
                 self.qt = row.qt
@@ -137,6 +163,13 @@ class _Reading:
             stored = sorted(files[row.delta_id], key=lambda f: f[0])
             assert stored[0][0] == INDEX_POSITION
             self._draft(row.table_id).deltas[row.delta_id] = delta_of(row, [file for _, file in stored])
+
+    def _older_layouts(self) -> None:
+        """Deltas keep the layout that they were written in, until compaction reaches them (3.4-10)."""
+        missing = [i for d in self.drafts.values() for i in d.older_layouts if i not in d.layouts]
+        if missing:
+            for row in self.conn.execute(sa.select(sql.layouts).where(sql.layouts.c.layout_id.in_(missing))).all():
+                self._draft(row.table_id).layouts[row.layout_id] = row.spec
 
     def _newest_timestamps(self) -> None:
         labels, t = sql.labels, sql.labels.c.t

@@ -23,7 +23,13 @@ class Migration:
     apply: Callable[[sa.Connection], None]
 
 
-MIGRATIONS: tuple[Migration, ...] = ()  # ordered, without gaps, never edited once released
+def _add_views(conn: sa.Connection) -> None:
+    for table in (sql.views, sql.built):
+        table.create(conn)
+
+
+# Ordered, without gaps, never edited once released.
+MIGRATIONS: tuple[Migration, ...] = (Migration(2, "views", _add_views),)
 
 
 def newest_format() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
@@ -105,6 +105,13 @@ def known_delta_ids(db: Database) -> set[str]:
     """Every delta that some version may refer to; a folder of another name is an orphan."""
     with db.read() as conn:
         return set(conn.execute(sa.select(sql.deltas.c.delta_id)).scalars())
+
+
+def referenced_paths(db: Database, besides: Collection[str]) -> set[str]:
+    """The files of every delta that some version may refer to; several deltas may list one (a partial rewrite)."""
+    with db.read() as conn:
+        rows = conn.execute(sa.select(sql.files.c.delta_id, sql.files.c.path)).all()
+    return {row.path for row in rows if row.delta_id not in besides}
 
 
 def _horizon(conn: sa.Connection, *, share: bool) -> int:

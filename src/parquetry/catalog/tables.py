@@ -86,7 +86,7 @@ schemas = _versioned(
 
 settings = _versioned(
     "settings",
-    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("table_id", _BIG, nullable=False),  # 0 is the database: its profile
     sa.Column("body", _JSON, nullable=False),
 )
 
@@ -101,6 +101,19 @@ queryable = _versioned(
     "queryable",
     sa.Column("table_id", _BIG, nullable=False, index=True),  # 0 is the database
     sa.Column("qt", _BIG, nullable=False),
+)
+
+views = _versioned(
+    "views",
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("body", _JSON, nullable=False),
+)
+
+# How far each view has taken in the changes of its sources.
+built = _versioned(
+    "built",
+    sa.Column("table_id", _BIG, nullable=False),
+    sa.Column("until", _BIG, nullable=False),
 )
 
 labels = _table(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from parquetry import __version__
-from parquetry.cli import define, demo, ingest, layout, maintain, query, show
+from parquetry.cli import advise, define, demo, ingest, layout, maintain, query, show, views
 from parquetry.errors import ParquetryError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -27,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (define, ingest, maintain, query, layout, show, demo):
+for group in (define, ingest, maintain, query, views, layout, advise, show, demo):
     app.add_typer(group.verbs)
 
 

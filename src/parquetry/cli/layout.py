@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, opened
+from parquetry.cli.options import Json, assignments, opened
 from parquetry.cli.output import counted, print_json, print_table, size
 from parquetry.cli.progress import shown
 
@@ -62,7 +62,9 @@ def workload_show(
 def relayout(
     ctx: typer.Context,
     table: Annotated[str, typer.Argument()],
-    learner: Annotated[str, typer.Argument(help="paw, qdtree, kdtree, zorder, hilbert or key.")],
+    learner: Annotated[
+        str, typer.Argument(help="auto, paw, warp, qdtree, kdtree, robust, two_phase, zorder, hilbert or key.")
+    ],
     workload: Annotated[Path | None, typer.Option(help="Learn from this file of SQL instead of the query log.")] = None,
     block_rows: Annotated[int | None, typer.Option(help="The least rows of a block; by default by the table.")] = None,
     columns: Annotated[str | None, typer.Option(help="Cut on these columns only, comma-separated.")] = None,
@@ -74,6 +76,21 @@ def relayout(
     extra_space: Annotated[
         float, typer.Option(help="Store much-asked regions twice, up to this share of the table's rows.")
     ] = 0.0,
+    within: Annotated[
+        str | None, typer.Option(help="Lay out each range by itself: COLUMN:year, :month, :day or :N ranges.")
+    ] = None,
+    ranges: Annotated[
+        str | None,
+        typer.Option("--range", help="Only the ranges that FROM..TO touches, of a table laid out in ranges."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="robust, two_phase: how much columns count, as a=3,b=0.5; 1 for others.")
+    ] = None,
+    join: Annotated[str | None, typer.Option(help="two_phase: the join column; else the first of the key.")] = None,
+    join_levels: Annotated[int | None, typer.Option(help="two_phase: levels cut on it; else half of them.")] = None,
+    pays_back_within: Annotated[
+        int, typer.Option(help="auto: rewrite only if that saves its cost within so many queries.")
+    ] = 1_000,
     json: Json = False,
 ) -> None:
     """Learn a layout and rewrite the table in it."""
@@ -87,18 +104,44 @@ def relayout(
             sample_rows=sample_rows,
             cells=cells,
             extra_space=extra_space,
+            within=within,
+            range=ranges,
+            weights=_weights(weights) if weights else None,
+            join=join,
+            join_levels=join_levels,
         )
         with shown(f"relayout {table}") as work:
-            done = wh.relayout(table, learner, workload=workload, options=wanted, phase=work.start, progress=work)
+            done = wh.relayout(
+                table,
+                learner,
+                workload=workload,
+                options=wanted,
+                pays_back_within=pays_back_within,
+                phase=work.start,
+                progress=work,
+            )
     if json:
         shown_fields = ("table", "learner", "blocks", "rows", "extra_rows", "bytes_before", "bytes_after", "version")
-        print_json({f: getattr(done, f) for f in shown_fields})
+        advised = ("applied", "reason", "predicted") if learner == "auto" else ()
+        print_json({f: getattr(done, f) for f in (*shown_fields, *advised)})
         return
+    if not done.applied:
+        print(f"{done.table}: nothing was changed; {done.reason}")
+        return
+    if done.reason:
+        print(f"{done.table}: {done.reason}")
     twice = f", {done.extra_rows:,} of them twice" if done.extra_rows else ""
     print(
         f"{done.table}: {done.rows:,} rows{twice} in {counted(done.blocks, 'block')} by {done.learner}, "
         f"{size(done.bytes_before)} -> {size(done.bytes_after)}"
     )
+
+
+def _weights(text: str) -> dict[str, float]:
+    try:
+        return {column: float(weight) for column, weight in assignments(text.split(","), "--weights").items()}
+    except ValueError as e:
+        raise typer.BadParameter(f"--weights takes numbers, as a=3,b=0.5; {e}.") from e
 
 
 @layout.command("show")

@@ -100,8 +100,18 @@ def _print_stages(stages: list[Stage], json: bool) -> None:
 
 
 def stage_document(stage: Stage) -> dict[str, Any]:
-    from parquetry.maintain.pick import Compact
+    from parquetry.maintain.pick import Compact, Refresh
 
+    if isinstance(stage, Refresh):
+        return {
+            "stage": "refresh",
+            "view": stage.table,
+            "deltas": len(stage.deltas),
+            "t_lo": min(d.t_lo for d in stage.deltas),
+            "t_hi": stage.until,
+            "rows": sum(d.rows for d in stage.deltas),
+            "why": stage.why,
+        }
     if isinstance(stage, Compact):
         return {
             "stage": "compact",

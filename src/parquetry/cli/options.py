@@ -16,6 +16,7 @@ Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="Spark SQL; '-' reads it from standard input.")]
 Executor = Annotated[str, typer.Option(help="Who runs it: auto, local or spark.")]
 Off = Annotated[list[str] | None, typer.Option(metavar="RULE", help="Switch a rule off (see 'rules'); repeatable.")]
+Splits = Annotated[int | None, typer.Option("--splits", min=1, help="Ask for so many scan workers on Spark.")]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parquetry.cli.options import Executor, Json, Off, Query, opened, query_text
+from parquetry.cli.options import Executor, Json, Off, Query, Splits, opened, query_text
 from parquetry.cli.output import console, counted, print_json, print_table, size, table_of
 
 if TYPE_CHECKING:
@@ -21,13 +21,19 @@ def sql(
     query: Query,
     executor: Executor = "auto",
     off: Off = None,
+    splits: Splits = None,
     limit: Annotated[int, typer.Option(min=1, help="Print at most so many rows; --json prints all.")] = 100,
+    wait: Annotated[
+        int | None, typer.Option("--wait", metavar="T", help="First wait until timestamp T, of an ingest, is visible.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a query at the queryable timestamp."""
     text = query_text(query)
     with opened(ctx) as wh:
-        result = wh.sql(text, executor=executor, off=off or ())
+        if wait is not None:
+            wh.wait(wait)
+        result = wh.sql(text, executor=executor, off=off or (), splits=splits)
         table, stats = result.arrow(), result.stats
     if json:
         print_json(
@@ -80,6 +86,7 @@ def explain(
     query: Query,
     executor: Executor = "auto",
     off: Off = None,
+    splits: Splits = None,
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Run it, and compare with the least that must be read.")
     ] = False,
@@ -88,7 +95,7 @@ def explain(
     """Show what each step of a query decides and why, without running it."""
     text = query_text(query)
     with opened(ctx) as wh:
-        found = wh.explain(text, executor=executor, off=off or (), analyze=analyze).to_json()
+        found = wh.explain(text, executor=executor, off=off or (), analyze=analyze, splits=splits).to_json()
     if json:
         print_json(found)
         return
@@ -96,15 +103,18 @@ def explain(
 
 
 RULE_MEANINGS = {
+    "views": "answer from a view instead of its table",
     "prune_key": "skip blocks whose range of keys cannot match",
     "prune_minmax": "skip blocks whose smallest and largest values cannot match",
     "prune_nulls": "skip blocks whose count of nulls shows that no row can match",
     "prune_region": "skip blocks whose part of space under the layout, holes left out, cannot match",
+    "prune_features": "skip blocks none of whose rows satisfies a feature of the layout that the query implies",
     "prune_boxes": "skip blocks whose precise boxes cannot match",
     "extra_blocks": "read an extra block alone where it holds all that the query asks for",
     "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
     "push_key_filter": "filter by key before deltas are merged",
     "pick_row_groups": "read kept row groups only, where that is sooner done than whole files",
+    "scan_workers": "cut large queries on Spark into even splits for scan workers",
     "local": "run small queries in this process instead of on Spark",
 }
 

@@ -103,8 +103,8 @@ def freshness(ctx: typer.Context, json: Json = False) -> None:
         print_json(found)
         return
     print(freshness_line(found))
-    rows = [(t["table"], t["qt"], t["hidden_deltas"], f"{t['hidden_rows']:,}", t["waits_for"]) for t in found["tables"]]
-    print_table(("table", "QT", "hidden deltas", "hidden rows", "waits for"), rows)
+    names = ("table", "kind", "qt", "hidden_deltas", "hidden_rows", "waits_for", "progress")
+    print_table([n.replace("_", " ") for n in names], [[t[n] for n in names] for t in found["tables"]])
 
 
 def freshness_line(found: dict[str, Any]) -> str:

@@ -17,7 +17,18 @@ from parquetry.layouts.options import LearnOptions
 from parquetry.layouts.registry import learn
 from parquetry.layouts.route import route_numpy
 from parquetry.layouts.sample import encode
-from parquetry.model.layout import CurveLayout, Cut, Groups, LayoutSpec, Leaf, Node, TreeLayout
+from parquetry.layouts.warp import cut_clusters
+from parquetry.model.layout import (
+    CurveLayout,
+    Cut,
+    FeatureLayout,
+    Groups,
+    LayoutSpec,
+    Leaf,
+    NestedLayout,
+    Node,
+    TreeLayout,
+)
 from parquetry.model.workload import LoggedQuery
 
 _LEAST_SAMPLE = 16  # rows of the sample that a cell needs to be worth a cut
@@ -33,6 +44,10 @@ def with_cells(
     if isinstance(spec, CurveLayout):
         # A curve's cells are finer cuts of the same curve.
         return learn(spec.learner, sample, workload, finer)
+    if isinstance(spec, NestedLayout):
+        return spec  # its parts have theirs
+    if isinstance(spec, FeatureLayout):
+        return cut_clusters(spec, sample, workload, finer)
     blocks = route_numpy(spec, sample)
     order = np.argsort(blocks, kind="stable")
     starts = np.searchsorted(blocks[order], np.arange(spec.blocks + 1))

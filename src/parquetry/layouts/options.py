@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from parquetry.errors import SchemaError
+from parquetry.model.layout import Feature
+
+MOST_FEATURES = 512
+CountVectors = Callable[[Sequence[Feature]], Mapping[int, int]]
+"""How many rows have each feature vector."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,18 @@ class LearnOptions:
     refine: bool = True
     """Cut what no query touches further by medians, so that unforeseen queries skip too (PW-19)."""
     variant: str = ""
-    """A learner's variant: kdtree "skip" or "stop"; qdtree "history" or "extended"; paw "foresight" or "paper".
-    Empty: the first."""
+    """A learner's variant: kdtree "skip" or "stop"; qdtree "history" or "extended"; paw "foresight" or "paper";
+    robust and two_phase "even" or "paper"; warp "greedy" or "paper". Empty: the first."""
+    weights: Mapping[str, float] | None = None
+    """robust and two_phase: how much a column counts; 1 where none is given (RB-09)."""
+    join: str | None = None
+    """two_phase: the column of the upper levels; None: the first one (RB-24)."""
+    join_levels: int | None = None
+    """two_phase: how many levels that is; None: half of them, rounded up (3.3-26)."""
+    features: int = 15
+    """warp: conditions that rows are told apart by (WP-06)."""
+    count_vectors: CountVectors | None = None
+    """warp: counts the feature vectors of the whole table; None: of the sample only (WP-08)."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,6 +62,13 @@ class LearnOptions:
             raise SchemaError(f"delta_estimate is hausdorff or matching, not '{self.delta_estimate}'")
         if not 0 < self.delta_quantile <= 1:
             raise SchemaError(f"delta_quantile lies above 0 and up to 1, not {self.delta_quantile}")
+        for column, weight in (self.weights or {}).items():
+            if not 0 <= weight < math.inf:
+                raise SchemaError(f"the weight of column '{column}' is a number of at least 0, not {weight}")
+        if not 1 <= self.features <= MOST_FEATURES:
+            raise SchemaError(f"features is a number from 1 to {MOST_FEATURES}, not {self.features}")
+        if self.join_levels is not None and self.join_levels < 0:
+            raise SchemaError(f"join_levels cannot be negative: {self.join_levels}")
         if isinstance(self.delta, int | float) and self.delta < 0:
             raise SchemaError(f"delta cannot be negative: {self.delta}")
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from parquetry.layouts.descriptors import BoxTable
+from parquetry.layouts.features import FeatureTable
 from parquetry.layouts.regions import RegionTable
 from parquetry.model.box import Box
 from parquetry.model.key_ranges import KeyRange, key_ranges
 from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.order_codes import HIGHEST, LOWEST, Bounds, codes_of
-from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
+from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Opaque, Or, Predicate, Range
 from parquetry.storage.index import overlapping
 from parquetry.storage.index_reader import RowGroupTable
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.workload.boxes import to_boxes
 
-PROOFS = ("key", "minmax", "nulls", "region", "boxes")
+PROOFS = ("key", "minmax", "nulls", "region", "features", "boxes")
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -41,12 +42,13 @@ class Pruned:
 
 @dataclass(frozen=True, eq=False)
 class LayoutRegions:
-    """The regions of a layout's blocks, which hold for the deltas written in it."""
+    """What a layout alone says of its blocks, which holds for the deltas written in it."""
 
     layout_id: int
     columns: tuple[str, ...]
     table: RegionTable
     extra: tuple[Box, ...] = ()  # the regions of its extra blocks
+    features: FeatureTable | None = None
 
 
 def prune(
@@ -55,12 +57,15 @@ def prune(
     *,
     proofs: Sequence[str] = PROOFS,
     layout: LayoutRegions | None = None,
+    older: Sequence[LayoutRegions] = (),
+    opaque: Sequence[Opaque] = (),
     extra: int | None = None,
 ) -> Pruned:
-    """Drops the row groups of which a proof shows that no row satisfies the predicate.
+    """Drops the row groups of which a proof shows that no row satisfies the predicate and the ``opaque`` conditions.
 
     ``key``: its range of keys; ``minmax``, ``nulls``: its statistics; ``region``: its blocks' part of space under the
-    layout, holes included (PW-08); ``boxes``: its precise descriptor (PW-21).
+    layout, holes included (PW-08); ``features``: conditions that none of its blocks' rows satisfies (WP-15); ``boxes``:
+    its precise descriptor (PW-21). ``older`` are layouts that some deltas still have (3.4-10).
     Row groups of extra blocks are left out; with ``extra``, all but those of this one (PW-23).
     Rows are judged as stored: on keyed tables the caller passes only conditions that hold of every version of a key.
     """
@@ -84,8 +89,12 @@ def prune(
     if "nulls" in proofs:
         skip("nulls", found.by_both)
     by_statistics = keep.copy()
-    if "region" in proofs and layout is not None and extra is None and keep.any():
-        skip("region", _by_region(index, predicate, layout))
+    if extra is None:
+        layouts = [*older, *([layout] if layout is not None else [])]
+        if "region" in proofs and keep.any():
+            skip("region", _by_blocks(index, layouts, lambda known: _in_regions(known, predicate)))
+        if "features" in proofs and keep.any():
+            skip("features", _by_blocks(index, layouts, lambda known: _by_features(known, predicate, opaque)))
     if "boxes" in proofs and keep.any():
         precise = _precise(index)
         if precise is not None:
@@ -93,13 +102,28 @@ def prune(
     return Pruned(keep, skipped_by, by_statistics)
 
 
-def _by_region(index: SnapshotIndex, predicate: Predicate, layout: LayoutRegions) -> Mask:
-    match = layout.table.might_match(to_boxes(predicate, layout.columns).boxes)
-    before = np.concatenate(([0], np.cumsum(match)))
+def _by_blocks(
+    index: SnapshotIndex, layouts: Sequence[LayoutRegions], might_match: Callable[[LayoutRegions], Mask | None]
+) -> Mask:
+    """Row groups with a block that might match, by what the layout of each delta says of its blocks."""
+    keep = np.ones(len(index), bool)
     first, last = index.block_span
-    # Blocks of an older layout mean something else, and extra ones have no part of space to themselves.
-    other = (index.layout != layout.layout_id) | index.extra
-    return np.asarray(other | (before[np.where(other, 0, last) + 1] > before[np.where(other, 0, first)]))
+    for layout in layouts:
+        # Extra blocks have no part of space, and no features, to themselves.
+        mine = np.flatnonzero((index.layout == layout.layout_id) & ~index.extra)
+        match = might_match(layout) if len(mine) else None
+        if match is not None:
+            before = np.concatenate(([0], np.cumsum(match)))
+            keep[mine] = before[last[mine] + 1] > before[first[mine]]
+    return keep
+
+
+def _in_regions(layout: LayoutRegions, predicate: Predicate) -> Mask:
+    return layout.table.might_match(to_boxes(predicate, layout.columns).boxes)
+
+
+def _by_features(layout: LayoutRegions, predicate: Predicate, opaque: Sequence[Opaque]) -> Mask | None:
+    return None if layout.features is None else layout.features.might_match(predicate, opaque)
 
 
 def _precise(index: SnapshotIndex) -> BoxTable | None:

@@ -12,7 +12,7 @@ from parquetry.layouts.codec import Numbers
 from parquetry.layouts.curve import bounding_ranks
 from parquetry.layouts.positions import Positions
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import CurveLayout, Cut, Groups, LayoutSpec, Leaf
+from parquetry.model.layout import CurveLayout, Cut, FeatureLayout, Groups, LayoutSpec, Leaf, NestedLayout, Node
 from parquetry.model.predicate import Predicate
 from parquetry.workload.boxes import to_boxes
 
@@ -38,9 +38,18 @@ def regions(spec: LayoutSpec) -> list[Region]:
     """The region of every block, by block number. A block's region may be wider than its rows, never narrower."""
     if isinstance(spec, CurveLayout):
         return _curve_regions(spec)
+    if isinstance(spec, NestedLayout):
+        pairs = zip(spec.ranges, spec.parts, strict=True)
+        return [_inside(r, Box({spec.column: own})) for own, part in pairs for r in regions(part)]
+    if isinstance(spec, FeatureLayout):
+        return [r for c in spec.clusters for r in _tree_regions(c.cells)]
+    return _tree_regions(spec.nodes)
+
+
+def _tree_regions(nodes: Sequence[Node]) -> list[Region]:
     found: list[Region] = []
     waiting = {0: Region(Box())}
-    for i, node in enumerate(spec.nodes):
+    for i, node in enumerate(nodes):
         here = waiting.pop(i)
         if isinstance(node, Leaf):
             found.append(here)
@@ -51,7 +60,12 @@ def regions(spec: LayoutSpec) -> list[Region]:
             for box, child in zip(node.boxes, node.children, strict=True):
                 waiting[child] = Region(here.box.intersect(box), here.holes)
             waiting[node.rest] = Region(here.box, here.holes + node.boxes)
-    return [Region(r.box, tuple(h for h in r.holes if not h.intersect(r.box).empty)) for r in found]
+    return [_inside(r, Box()) for r in found]
+
+
+def _inside(region: Region, around: Box) -> Region:
+    box = region.box.intersect(around)
+    return Region(box, tuple(h for h in region.holes if not h.intersect(box).empty))
 
 
 def _curve_regions(spec: CurveLayout) -> list[Region]:

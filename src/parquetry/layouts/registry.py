@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -13,30 +14,53 @@ from parquetry.layouts.key import learn_key
 from parquetry.layouts.options import LearnOptions
 from parquetry.layouts.paw import learn_paw
 from parquetry.layouts.qdtree import learn_qdtree
+from parquetry.layouts.range import learn_range
+from parquetry.layouts.robust import learn_robust
+from parquetry.layouts.two_phase import learn_two_phase
+from parquetry.layouts.warp import learn_warp
 from parquetry.layouts.zorder import learn_zorder
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.workload import LoggedQuery
 
-Learner = Callable[[pa.Table, Sequence[LoggedQuery], LearnOptions], LayoutSpec]
+Learn = Callable[[pa.Table, Sequence[LoggedQuery], LearnOptions], LayoutSpec]
+
+
+@dataclass(frozen=True)
+class Learner:
+    learn: Learn
+    needs_queries: bool = True
+    """Without queries it does not know what to cut on, unless columns are named."""
+    uses_opaque: bool = False
+    """It makes use of conditions that can only be evaluated, and so needs their columns."""
+
 
 LEARNERS: dict[str, Learner] = {
-    "key": learn_key,
-    "kdtree": learn_kdtree,
-    "qdtree": learn_qdtree,
-    "paw": learn_paw,
-    "zorder": learn_zorder,
-    "hilbert": learn_hilbert,
+    "key": Learner(learn_key, needs_queries=False),
+    "kdtree": Learner(learn_kdtree),
+    "qdtree": Learner(learn_qdtree),
+    "paw": Learner(learn_paw),
+    "warp": Learner(learn_warp, uses_opaque=True),
+    "range": Learner(learn_range),
+    "robust": Learner(learn_robust, needs_queries=False),
+    "two_phase": Learner(learn_two_phase, needs_queries=False),
+    "zorder": Learner(learn_zorder),
+    "hilbert": Learner(learn_hilbert),
 }
 
 
 def learn(name: str, sample: pa.Table, workload: Sequence[LoggedQuery], options: LearnOptions) -> LayoutSpec:
     """The layout that the named learner makes of a sample and a workload.
 
-    Without columns to cut on (an empty workload and none named) only the key layout makes sense, so others refuse.
+    With neither queries nor named columns, learners that need to be told what to cut on refuse.
     """
+    learner = named(name)
+    if learner.needs_queries and not workload and not options.columns:
+        raise SchemaError(f"layout '{name}' needs a workload: run or import queries first, or name columns to cut on")
+    return learner.learn(sample, workload, options)
+
+
+def named(name: str) -> Learner:
     learner = LEARNERS.get(name)
     if learner is None:
         raise SchemaError(f"unknown layout '{name}'; layouts: {', '.join(LEARNERS)}")
-    if name != "key" and not workload and not options.columns:
-        raise SchemaError(f"layout '{name}' needs a workload: run or import queries first, or name columns to cut on")
-    return learner(sample, workload, options)
+    return learner

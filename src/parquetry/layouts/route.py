@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,22 @@ import pyarrow as pa
 
 from parquetry.layouts.codec import Numbers
 from parquetry.layouts.curve import curve_values
+from parquetry.layouts.features import FeatureRouter, feature_parts, opaque_conditions
+from parquetry.layouts.positions import Positions
 from parquetry.layouts.router import Router
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import CurveLayout, Cut, Groups, LayoutSpec, Leaf, Node, TreeLayout, children
+from parquetry.model.layout import (
+    CurveLayout,
+    Cut,
+    FeatureLayout,
+    Groups,
+    LayoutSpec,
+    Leaf,
+    NestedLayout,
+    Node,
+    TreeLayout,
+    children,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -22,30 +35,46 @@ if TYPE_CHECKING:
 _EXPRESSION_BLOCKS = 64
 
 
-def boundary_values(spec: TreeLayout) -> dict[str, list[Any]]:
-    """Every value that the spec compares a column with."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    for node in spec.nodes:
-        if isinstance(node, Cut):
-            found[node.column].append(node.value)
-        elif isinstance(node, Groups):
-            for box in node.boxes:
-                for column, i in box.intervals.items():
-                    found[column] += [v for v in (i.lo, i.hi) if v is not None]
-                    found.setdefault(column, [])
-    return dict(found)
-
-
 def route_numpy(spec: LayoutSpec, table: pa.Table) -> Numbers:
     """The block of every row of ``table``, as int32."""
+    return compiled(spec, table.schema)(table)
+
+
+Route = Callable[[pa.Table], Numbers]
+
+
+def compiled(spec: LayoutSpec, schema: pa.Schema) -> Route:
+    """:func:`route_numpy` for many batches of one schema: what depends on the spec alone is done once."""
     if isinstance(spec, CurveLayout):
-        return np.searchsorted(np.array(spec.cuts, np.int64), curve_values(spec, table), "right").astype(np.int32)
-    return router_of(spec, table.schema).route(table)
+        cuts = np.array(spec.cuts, np.int64)
+        return lambda table: np.searchsorted(cuts, curve_values(spec, table), "right").astype(np.int32)
+    if isinstance(spec, NestedLayout):
+        return _compiled_parts(spec, schema)
+    if isinstance(spec, FeatureLayout):
+        return FeatureRouter([spec], schema).route
+    return Router(spec.nodes, schema).route
 
 
-def router_of(spec: TreeLayout, schema: pa.Schema) -> Router:
-    boundaries = boundary_values(spec)
-    return Router(spec, boundaries, {c: schema.field(c).type for c in boundaries})
+def _compiled_parts(spec: NestedLayout, schema: pa.Schema) -> Route:
+    line = Positions.of(spec.boundaries, schema.field(spec.column).type)
+    if (featured := feature_parts(spec)) is not None:
+        together = FeatureRouter(featured, schema)
+        return lambda table: together.route(table, line.place(table.column(spec.column)) // 2)
+    parts: dict[int, Route] = {}  # a batch often has rows of few ranges only
+    first_blocks = spec.first_blocks
+
+    def route(table: pa.Table) -> Numbers:
+        ranges = line.place(table.column(spec.column)) // 2  # the number of boundaries at or below the value
+        order = np.argsort(ranges, kind="stable")
+        found, starts = np.unique(ranges[order], return_index=True)
+        blocks = np.empty(table.num_rows, np.int32)
+        for i, rows in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            if i not in parts:
+                parts[i] = compiled(spec.parts[i], schema)
+            blocks[rows] = parts[i](table.take(rows)) + first_blocks[i]
+        return blocks
+
+    return route
 
 
 def route_spark(spec: LayoutSpec) -> SparkColumn:
@@ -57,19 +86,20 @@ def route_spark(spec: LayoutSpec) -> SparkColumn:
     if isinstance(spec, TreeLayout) and spec.blocks <= _EXPRESSION_BLOCKS:
         return F.expr(route_sql(spec))
 
-    columns = list(spec.columns)
+    # Only Spark evaluates an opaque condition exactly as the query that asks for it does: its result is sent along.
+    conditions = opaque_conditions(spec)
+    columns = [*spec.columns, *(o.text for o in conditions)]
+    sent = [*(F.col(quote(c)) for c in spec.columns), *(F.expr(f"coalesce({o.text}, FALSE)") for o in conditions)]
 
-    made: list[Router] = []  # by the first batch of a task, for the others
+    made: list[Route] = []  # by the first batch of a task, for the others
 
     def block(*arrays: pa.Array) -> pa.Array:
         table = pa.table(list(arrays), names=columns)
-        if isinstance(spec, CurveLayout):
-            return pa.array(route_numpy(spec, table), pa.int32())
         if not made:
-            made.append(router_of(spec, table.schema))
-        return pa.array(made[0].route(table), pa.int32())
+            made.append(compiled(spec, table.schema))
+        return pa.array(made[0](table), pa.int32())
 
-    return F.arrow_udf(block, "int")(*[F.col(_quote(c)) for c in columns])  # type: ignore[call-overload, no-any-return]
+    return F.arrow_udf(block, "int")(*sent)  # type: ignore[call-overload, no-any-return]
 
 
 def route_sql(spec: TreeLayout) -> str:
@@ -114,7 +144,7 @@ def _inside_box(box: Box) -> str:
 
 
 def _inside(column: str, interval: Interval) -> str:
-    name = _quote(column)
+    name = quote(column)
     if not interval.values:
         return f"({name} IS NULL)" if interval.nulls else "FALSE"
     parts = []
@@ -127,7 +157,7 @@ def _inside(column: str, interval: Interval) -> str:
     return f"({' AND '.join(parts)}{f' OR {name} IS NULL' if interval.nulls else ''})"
 
 
-def _quote(column: str) -> str:
+def quote(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 

@@ -1,4 +1,4 @@
-"""A tree layout compiled to arrays: all rows of a batch descend together, one comparison per step.
+"""A tree, or a forest, compiled to arrays: all rows of a batch descend together, one comparison per step.
 
 Every node becomes a test "position <= limit"; a box of an irregular split is a chain of such tests. The cost of a batch
 grows with the depth of the tree, not with its number of blocks.
@@ -6,24 +6,40 @@ grows with the depth of the tree, not with its number of blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from parquetry.layouts.codec import Numbers
 from parquetry.layouts.positions import Positions
-from parquetry.model.layout import Cut, Groups, Leaf, TreeLayout
+from parquetry.model.layout import Cut, Groups, Leaf, Node
+
+
+def boundary_values(nodes: Sequence[Node]) -> dict[str, list[Any]]:
+    """Every value that the nodes compare a column with."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, Cut):
+            found[node.column].append(node.value)
+        elif isinstance(node, Groups):
+            for box in node.boxes:
+                for column, i in box.intervals.items():
+                    found[column] += [v for v in (i.lo, i.hi) if v is not None]
+                    found.setdefault(column, [])
+    return dict(found)
 
 
 class Router:
-    """Routes batches of a table whose layout columns have these Arrow types."""
+    """Routes batches of tables with this schema. Nodes come after their parents; the first is a root, as others may
+    be."""
 
-    def __init__(
-        self, spec: TreeLayout, boundaries: Mapping[str, list[object]], types: Mapping[str, pa.DataType]
-    ) -> None:
+    def __init__(self, nodes: Sequence[Node], schema: pa.Schema) -> None:
+        boundaries = boundary_values(nodes)
         self.columns = list(boundaries)
-        self.lines = [Positions.of(values, types[c]) for c, values in boundaries.items()]
+        self.lines = [Positions.of(values, schema.field(c).type) for c, values in boundaries.items()]
         line = dict(zip(self.columns, self.lines, strict=True))
         number = {c: i for i, c in enumerate(self.columns)}
         tests: list[tuple[int, int, int, int]] = []  # column, limit, next if position <= limit, next if above
@@ -34,8 +50,8 @@ class Router:
             return len(tests) - 1
 
         # Children come after their parents in the list, so backwards every child is known when its parent is built.
-        for i in range(len(spec.nodes) - 1, -1, -1):
-            node = spec.nodes[i]
+        for i in range(len(nodes) - 1, -1, -1):
+            node = nodes[i]
             if isinstance(node, Leaf):
                 entry[i] = ~node.block
             elif isinstance(node, Cut):
@@ -53,21 +69,21 @@ class Router:
                             inside = add(column, lo - 1, otherwise, inside)
                     otherwise = inside
                 entry[i] = otherwise
-        self.first = entry[0]
+        self.entry: Numbers = np.array([entry[i] for i in range(len(nodes))], np.int32)
         table = np.array(tests, np.int32).reshape(-1, 4)
         self.column, self.limit, self.within, self.above = (np.ascontiguousarray(c) for c in table.T)
 
-    def route(self, table: pa.Table) -> Numbers:
-        """The block of every row, as int32."""
+    def route(self, table: pa.Table, roots: Numbers | None = None) -> Numbers:
+        """The block of every row, as int32. ``roots`` is the node that each row starts at; None: all at the first."""
         count = table.num_rows
-        blocks = np.empty(count, np.int32)
-        if self.first < 0:
-            blocks[:] = ~self.first
+        at = np.full(count, self.entry[0], np.int32) if roots is None else self.entry[roots]
+        blocks: Numbers = ~at  # right where a row starts at a leaf
+        rows = np.flatnonzero(at >= 0)
+        if not len(rows):
             return blocks
         places = np.concatenate([line.place(table.column(c)) for c, line in zip(self.columns, self.lines, strict=True)])
         starts = self.column.astype(np.int64) * count  # of each test's column in ``places``
-        rows = np.arange(count)
-        at = np.full(count, self.first, np.int32)
+        at = at[rows]
         while len(rows):
             below = places[starts[at] + rows] <= self.limit[at]
             at = np.where(below, self.within[at], self.above[at])

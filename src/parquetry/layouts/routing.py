@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,16 @@ import pyarrow as pa
 
 from parquetry.layouts.descriptors import describe
 from parquetry.layouts.extra import extra_blocks_of
-from parquetry.layouts.route import route_spark
-from parquetry.model.layout import layout_from_json
+from parquetry.layouts.features import Evaluator, columns_used, number_of, pack
+from parquetry.layouts.route import quote, route_spark
+from parquetry.model.layout import Feature, layout_from_json
 from parquetry.model.settings import Settings
 from parquetry.storage.merge import BLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_MOST_VECTORS = 100_000
 
 
 def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame:
@@ -41,6 +44,31 @@ def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame
     quoted = [F.col("`" + c.replace("`", "``") + "`") for c in columns]
     found = F.arrow_udf(copies, "array<int>")(*quoted)  # type: ignore[call-overload]
     return routed.withColumn(BLOCK, F.explode(F.concat(F.array(BLOCK), found)))
+
+
+def count_vectors(frame: DataFrame, features: Sequence[Feature]) -> dict[int, int]:
+    """How many rows have each feature vector: the reduce step, on the executors (WP-07, WP-08).
+
+    Of more distinct vectors than the driver should hold, those of the most rows.
+    """
+    from pyspark.sql import functions as F
+
+    conditions = tuple(dict.fromkeys(o for f in features for o in f.opaque))
+    own = columns_used(features)
+    names = [*own, *(o.text for o in conditions)]
+    sent = [*(F.col(quote(c)) for c in own), *(F.expr(f"coalesce({o.text}, FALSE)") for o in conditions)]
+    made: list[Evaluator] = []  # by the first batch of a task, for the others
+
+    def vector(*arrays: pa.Array) -> pa.Array:
+        table = pa.table(list(arrays), names=names)
+        if not made:
+            made.append(Evaluator(features, table.schema))
+        return pa.array([bytes(v) for v in pack(made[0].bits(table))], pa.binary())
+
+    vectors = frame.select(F.arrow_udf(vector, "binary")(*sent).alias("vector"))  # type: ignore[call-overload]
+    counted = vectors.groupBy("vector").count().orderBy(F.desc("count"), "vector").limit(_MOST_VECTORS).toArrow()
+    found = zip(counted.column("vector").to_pylist(), counted.column("count").to_pylist(), strict=True)
+    return {number_of(v): n for v, n in found}
 
 
 def blocks_of(layout: Mapping[str, Any] | None) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parquetry import failpoints
-from parquetry.catalog import Catalog
+from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import ParquetryError
 from parquetry.ingest.failure import explain_failure
 from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.maintain.new_ranges import Workload, with_new_ranges
 from parquetry.maintain.pick import Compact
-from parquetry.model.state import ReplaceDeltas, TableState
+from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.delta_writer import new_delta_id, write_delta
 from parquetry.storage.frames import scan
@@ -24,9 +26,18 @@ _TASK_BYTES = 64 << 20
 
 
 def compact(
-    catalog: Catalog, store: Store, spark: SparkSession, table: TableState, stage: Compact, holder: str
+    catalog: Catalog,
+    store: Store,
+    spark: SparkSession,
+    table: TableState,
+    stage: Compact,
+    holder: str,
+    workload: Workload = lambda _: (),
 ) -> bool:
-    """Performs the stage; False when another worker holds the table's lease. A lost lease commits nothing."""
+    """Performs the stage; False when another worker holds the table's lease. A lost lease commits nothing.
+
+    Rows of new calendar ranges get a layout of their own here, from the ``workload`` of that moment (WP-19).
+    """
     lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
     if lease is None:
         return False
@@ -37,7 +48,15 @@ def compact(
             size = sum(d.bytes for d in stage.deltas)
             cores = spark.sparkContext.defaultParallelism
             tasks = -(-size // _TASK_BYTES)
+            edits: list[Edit] = []
             try:
+                # Nobody else changes the layout under this lease, but somebody may have before it was taken.
+                now = catalog.state().tables.get(table.name)
+                if now is not None and now.layout_id == table.layout_id:
+                    spec = with_new_ranges(spark, store, table, stage.deltas, workload)
+                    if spec is not None:
+                        table = replace(table, layout=spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
+                        edits.append(PublishLayout(table.table_id, table.layout))
                 written = write_delta(
                     with_blocks(scan(spark, store, table.schema, stage.deltas), table.layout),
                     store=store,
@@ -57,7 +76,7 @@ def compact(
                 failpoints.reach("compact.before_commit")
                 old = tuple(d.delta_id for d in stage.deltas)
                 catalog.commit(
-                    [ReplaceDeltas(table.table_id, old, written.delta)],
+                    [*edits, ReplaceDeltas(table.table_id, old, written.delta)],
                     kind="compact",
                     lease=kept.lease,
                     detail={"table": table.name, "deltas": len(old), "rows": sum(d.rows for d in stage.deltas)},

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from parquetry.model.delta import Delta, queryable_until
+from parquetry.model.delta import Delta
+from parquetry.model.freshness import next_step, queryable, ready, runs, sources_of
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
 
@@ -41,19 +42,43 @@ class Advance:
         return f"advance QT: {self.before} -> {self.database}"
 
 
-Stage = Compact | Advance
+@dataclass(frozen=True)
+class Refresh:
+    """Take the next delta of a view's source into the view: one delta of the same time range (NA-28)."""
+
+    table: str
+    table_id: int
+    deltas: tuple[Delta, ...]  # one; of joined sources those that overlap in time
+    sources: str
+    why: str
+
+    @property
+    def until(self) -> int:
+        return max(d.t_hi for d in self.deltas)
+
+    def __str__(self) -> str:
+        span = f"[{min(d.t_lo for d in self.deltas)}, {self.until}]"
+        return f"refresh {self.table}: {span} of {self.sources}, {sum(d.rows for d in self.deltas):,} rows ({self.why})"
+
+
+Stage = Compact | Refresh | Advance
 
 _SIMILAR = 1.5  # an older delta joins a merge while it is at most so many times as large as all newer ones in it
 
 
 def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
-    """All stages that bring ``state`` up to date, in the order to run them, without compactions of ``busy`` tables."""
+    """All stages that bring ``state`` up to date, in the order to run them, without work on ``busy`` tables."""
     stages: list[Stage] = []
     while True:
         advance = pick_advance(state)
         if advance is not None:
             stages.append(advance)
             state = _after_advance(state, advance)
+        refresh = pick_refresh(state, busy)
+        if refresh is not None:
+            stages.append(refresh)
+            state = _after_refresh(state, refresh)
+            continue
         compaction = pick_compaction(state, busy)
         if compaction is None:
             return stages
@@ -62,12 +87,13 @@ def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
 
 
 def pick_advance(state: State) -> Advance | None:
-    """The QTs that the present deltas allow, when any is beyond the published one (NA-20, NA-23)."""
-    tables = tuple(
-        (t.table_id, t.name, max(t.qt, queryable_until(t.deltas, t.settings.max_query_deltas, state.clock)))
-        for t in state.tables.values()
-    )
-    database = max(state.qt, _readable(state, min((qt for _, _, qt in tables), default=state.clock)))
+    """The QTs that the present deltas allow, when any is beyond the published one (NA-20, NA-23).
+
+    A view holds the database's QT as soon as it has caught up with it, and not before.
+    """
+    tables = tuple((t.table_id, t.name, queryable(state, t)) for t in state.tables.values())
+    gating = [qt for _, name, qt in tables if ready(state, state.tables[name])]
+    database = max(state.qt, _readable(state, min(gating, default=state.clock)))
     moved = any(qt > state.tables[name].qt for _, name, qt in tables)
     return Advance(tables, database, state.qt) if moved or database > state.qt else None
 
@@ -82,21 +108,32 @@ def _readable(state: State, t: int) -> int:
     return t
 
 
+def pick_refresh(state: State, busy: Collection[int] = ()) -> Refresh | None:
+    """The next source delta to take into a view: what is oldest first, since it holds the QT back."""
+    found: list[tuple[int, str, Refresh]] = []
+    for view in state.tables.values():
+        deltas = next_step(state, view) if view.view is not None and view.table_id not in busy else ()
+        if deltas:
+            changed = {d.table_id for d in deltas}
+            sources = ", ".join(s.name for s in sources_of(state, view) if s.table_id in changed)
+            why = "the QT waits" if ready(state, view) else f"filling up to QT {state.qt}"
+            found.append((deltas[0].t_lo, view.name, Refresh(view.name, view.table_id, deltas, sources, why)))
+    return min(found, key=lambda f: f[:2])[2] if found else None
+
+
 def pick_compaction(state: State, busy: Collection[int] = ()) -> Compact | None:
     """The next compaction; the table that holds the database's QT back comes first."""
     for t in sorted(state.tables.values(), key=lambda t: (t.qt, t.name)):
         if t.table_id in busy:
             continue
-        # A reader at the database's QT needs a cover of [0, QT], so no merge may reach across it.
-        visible = [d for d in t.deltas if d.t_hi <= state.qt]
-        hidden = [d for d in t.deltas if d.t_lo > state.qt]
-        for side in (hidden, visible):
+        sides = runs(state, t)
+        for side in sides:
             run = _tier(side, t.settings)
             if run:
                 return Compact(t.name, t.table_id, tuple(run), f"{len(run)} neighbours of similar size")
         excess = len(t.deltas) - t.settings.max_query_deltas
         if excess > 0:
-            run = _cheapest_window([hidden, visible], excess + 1, t.settings)
+            run = _cheapest_window(sides, excess + 1, t.settings)
             if run:
                 return Compact(t.name, t.table_id, tuple(run), f"{excess} over max_query_deltas, QT waits")
     return None
@@ -130,18 +167,32 @@ def _after_advance(state: State, advance: Advance) -> State:
     return replace(state, qt=advance.database, tables=tables)
 
 
+def _after_refresh(state: State, done: Refresh) -> State:
+    """What the state will look like, taking the view's delta to be as large as its sources' together."""
+    view = state.tables[done.table]
+    assert view.view is not None
+    made = _merged(done.deltas, f"{done.deltas[0].delta_id}>{done.table}", done.deltas[0].level)
+    deltas = tuple(sorted([*view.deltas, replace(made, table_id=view.table_id)], key=lambda d: d.t_lo))
+    after = replace(view, deltas=deltas, view=replace(view.view, built=done.until))
+    return replace(state, tables={**state.tables, done.table: after})
+
+
 def _after_compaction(state: State, done: Compact) -> State:
     """What the state will look like, taking the merged delta to be as large as its inputs together."""
-    first, last = done.deltas[0], done.deltas[-1]
-    merged = replace(
-        first,
-        delta_id="+".join(d.delta_id for d in done.deltas),
-        t_hi=last.t_hi,
-        level=max(d.level for d in done.deltas) + 1,
-        rows=sum(d.rows for d in done.deltas),
-        bytes=sum(d.bytes for d in done.deltas),
-    )
+    level = max(d.level for d in done.deltas) + 1
+    merged = _merged(done.deltas, "+".join(d.delta_id for d in done.deltas), level)
     table: TableState = state.tables[done.table]
     gone = {d.delta_id for d in done.deltas}
     left = sorted([d for d in table.deltas if d.delta_id not in gone] + [merged], key=lambda d: d.t_lo)
     return replace(state, tables={**state.tables, done.table: replace(table, deltas=tuple(left))})
+
+
+def _merged(deltas: Sequence[Delta], delta_id: str, level: int) -> Delta:
+    return replace(
+        deltas[0],
+        delta_id=delta_id,
+        t_hi=max(d.t_hi for d in deltas),
+        level=level,
+        rows=sum(d.rows for d in deltas),
+        bytes=sum(d.bytes for d in deltas),
+    )

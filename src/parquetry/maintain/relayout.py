@@ -7,10 +7,11 @@ brought into the new one by compaction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,12 +21,15 @@ from parquetry.errors import CommitConflict, ParquetryError, SchemaError
 from parquetry.ingest.failure import explain_failure
 from parquetry.layouts.cells import with_cells
 from parquetry.layouts.extra import choose_extra_blocks
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.registry import learn
-from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.layouts.nested import Within, learn_nested
+from parquetry.layouts.options import CountVectors, LearnOptions
+from parquetry.layouts.registry import learn, named
+from parquetry.layouts.routing import blocks_of, count_vectors, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
+from parquetry.model.freshness import runs
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.predicate import columns_of
+from parquetry.model.schema import TableSchema
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, State, TableState
 from parquetry.model.types import is_nested
 from parquetry.model.workload import LoggedQuery
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
 LEASE_S = 60.0
 SAMPLE_ROWS = 1_000_000
-_TASK_BYTES = 64 << 20
+TASK_BYTES = 64 << 20
 _USUAL_BLOCKS = 512  # a small table is cut into about so many blocks, a large one by the size of a row group
 _LEAST_BLOCK_ROWS = 2_000
 _MOST_EXTRA = 64  # each extra block is at least one file in every delta
@@ -59,6 +63,9 @@ class Relaid:
     version: int
     spec: LayoutSpec
     extra_rows: int = 0  # stored a second time, in extra blocks
+    applied: bool = True  # False: the advisor saw no reason to, and nothing was changed
+    reason: str = ""  # the advisor's
+    predicted: Mapping[str, Any] | None = None  # what the advisor expects of it, per query
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,17 @@ class RelayoutOptions:
     seed: int = 0
     extra_space: float = 0.0
     """Rows that may be stored a second time in extra blocks, as a share of the table's (PW-22)."""
+    within: str | None = None
+    """Ranges that are laid out one by one: ``day:month``, ``n:16`` (WP-18)."""
+    weights: Mapping[str, float] | None = None
+    """robust and two_phase: how much a column counts (RB-09)."""
+    join: str | None = None
+    """two_phase: the join column; else the first of the key (RB-24)."""
+    join_levels: int | None = None
+    features: int = 15
+    """warp: conditions that rows are told apart by (WP-06)."""
+    range: str | None = None
+    """FROM..TO: learn and rewrite only these ranges of a table that is laid out in ranges."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.extra_space < math.inf:
@@ -95,34 +113,68 @@ def learn_layout(
     phase: Phase,
 ) -> LayoutSpec | None:
     """The learned layout; None is the plain key order, which needs no learning."""
-    if learner == "key":
+    if learner == "key" and options.within is None:
         if options.extra_space:
             raise SchemaError("the plain key order has no extra blocks; leave extra_space out or choose another layout")
         return None
-    columns = _columns(table, learner, workload, options)
-    rows = sum(d.rows for d in table.deltas)
+    columns = layout_columns(table, learner, workload, options)
+    if options.within is not None:
+        columns = list(dict.fromkeys([*columns, ranges_of(table, options).column]))
     phase(f"sampling {', '.join(columns)}")
-    sample = _sample(spark, store, table, columns, options)
+    sample = draw_sample(spark, store, table, columns, options)
+    whole = partial(count_vectors, scan(spark, store, table.schema, table.deltas))
+    return learn_from_sample(table, sample, learner, workload, options, phase, whole)
+
+
+def learn_from_sample(
+    table: TableState,
+    sample: pa.Table,
+    learner: str,
+    workload: Sequence[LoggedQuery],
+    options: RelayoutOptions,
+    phase: Phase = lambda _: None,
+    count_vectors: CountVectors | None = None,
+) -> LayoutSpec:
+    """The layout of any learner but ``key`` from a sample that may have more columns than the layout cuts on.
+
+    ``count_vectors`` counts in the whole table what a learner would otherwise estimate from the sample.
+    """
+    columns = layout_columns(table, learner, workload, options)
+    within = None if options.within is None else ranges_of(table, options)
+    sample = sample.select(list(dict.fromkeys([*columns, *([within.column] if within else [])])))
+    rows = sum(d.rows for d in table.deltas)
     rate = min(1.0, sample.num_rows / rows) if rows and sample.num_rows else 1.0
-    block_rows = options.block_rows or default_block_rows(table)
-    how = LearnOptions(
-        block_rows=block_rows,
+    how = learn_options(table, columns, rate, options)
+    phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
+    spec: LayoutSpec
+    if within is None:
+        how = replace(how, count_vectors=count_vectors)
+        spec = with_cells(learn(learner, sample, workload, how), sample, workload, how, options.cells)
+    else:
+        spec = learn_nested(learner, sample, workload, how, within, options.cells)
+    if not options.extra_space:
+        return spec
+    # An extra block competes with cells, so it may be as small as one.
+    finer = replace(how, columns=spec.columns, block_rows=max(1, how.block_rows // max(1, options.cells)))
+    budget = int(rows * options.extra_space)
+    extra = choose_extra_blocks(spec, sample, workload, finer, budget, _MOST_EXTRA)
+    return replace(spec, extra=tuple(e.box for e in extra))
+
+
+def learn_options(table: TableState, columns: Sequence[str], rate: float, options: RelayoutOptions) -> LearnOptions:
+    """What a learner is told: what the user said, and the table's defaults for the rest."""
+    return LearnOptions(
+        block_rows=options.block_rows or default_block_rows(table),
         sample_rate=rate,
         columns=tuple(columns),
         delta=options.delta,
         variant=options.variant,
         seed=options.seed,
+        weights=options.weights,
+        join=options.join or next((k for k in table.schema.key if k in columns), None),
+        join_levels=options.join_levels,
+        features=options.features,
     )
-    phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
-    spec = learn(learner, sample, workload, how)
-    spec = with_cells(spec, sample, workload, how, options.cells)
-    if not options.extra_space:
-        return spec
-    # An extra block competes with cells, so it may be as small as one.
-    finer = replace(how, columns=spec.columns, block_rows=max(1, block_rows // max(1, options.cells)))
-    budget = int(rows * options.extra_space)
-    extra = choose_extra_blocks(spec, sample, workload, finer, budget, _MOST_EXTRA)
-    return replace(spec, extra=tuple(e.box for e in extra))
 
 
 def relayout(
@@ -135,8 +187,12 @@ def relayout(
     options: RelayoutOptions,
     holder: str,
     phase: Phase = lambda _: None,
+    predicted: Mapping[str, Any] | None = None,
 ) -> Relaid:
-    """Learns and rewrites; old readers keep working, and nothing changes unless all of it succeeds."""
+    """Learns and rewrites; old readers keep working, and nothing changes unless all of it succeeds.
+
+    ``predicted`` is kept with the commit, for a later check against what queries really read.
+    """
     table = catalog.state().table(name)
     lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
     if lease is None:
@@ -159,7 +215,9 @@ def relayout(
                 edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
                 size += new.bytes if new else 0
                 extra_rows += new.extra_rows if new else 0
-            detail = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
+            detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
+            if predicted is not None:
+                detail["predicted"] = dict(predicted)
             commit = catalog.commit(edits, kind="relayout", lease=kept.lease, detail=detail)
         except BaseException as e:
             for delta_id in made:
@@ -173,20 +231,23 @@ def relayout(
     return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)  # type: ignore[arg-type]
 
 
-def _columns(table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions) -> list[str]:
-    """What the layout may cut on: asked for, or filtered by the workload; on keyed tables key columns only."""
+def layout_columns(
+    table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions
+) -> list[str]:
+    """What the layout may cut on: asked for, or filtered by the workload, or for learners that need no queries
+    everything; on keyed tables key columns only."""
     schema = table.schema
     if options.columns:
         for c in options.columns:
-            column = schema.column(c)
-            if is_nested(column.arrow):
-                raise SchemaError(f"column '{c}' has the nested type {column.type}, which cannot be cut; choose others")
-            if schema.keyed and c not in schema.key:
-                raise SchemaError(f"'{c}' is not in the key; a layout of an {schema.model} table cuts on its key only")
+            _check_cuttable(schema, c)
         return list(options.columns)
+    if learner == "key":
+        return []
     used = {c for q in workload for c in columns_of(q.predicate)}
+    if named(learner).uses_opaque:
+        used |= {c for q in workload for o in q.opaque for c in o.columns}
     allowed = [c.name for c in schema.columns if not is_nested(c.arrow) and (not schema.keyed or c.name in schema.key)]
-    columns = [c for c in allowed if c in used]
+    columns = [c for c in allowed if c in used or not named(learner).needs_queries]
     if not columns:
         filtered = ", ".join(sorted(used)) or "nothing"
         raise SchemaError(
@@ -196,9 +257,27 @@ def _columns(table: TableState, learner: str, workload: Sequence[LoggedQuery], o
     return columns
 
 
-def _sample(
+def ranges_of(table: TableState, options: RelayoutOptions) -> Within:
+    """The ranges that ``within`` asks for, checked against the table."""
+    assert options.within is not None
+    schema = table.schema
+    column = options.within.rpartition(":")[0] or options.within
+    _check_cuttable(schema, column)
+    return Within.parse(options.within, schema.column(column).arrow)
+
+
+def _check_cuttable(schema: TableSchema, name: str) -> None:
+    column = schema.column(name)
+    if is_nested(column.arrow):
+        raise SchemaError(f"column '{name}' has the nested type {column.type}, which cannot be cut; choose others")
+    if schema.keyed and name not in schema.key:
+        raise SchemaError(f"'{name}' is not in the key; a layout of an {schema.model} table cuts on its key only")
+
+
+def draw_sample(
     spark: SparkSession, store: Store, table: TableState, columns: Sequence[str], options: RelayoutOptions
 ) -> pa.Table:
+    """About ``sample_rows`` of the stored rows, drawn on the executors: all that the driver ever sees of the data."""
     rows = sum(d.rows for d in table.deltas)
     frame = scan(spark, store, table.schema, table.deltas).select(*[f"`{c}`" for c in columns])
     if rows > options.sample_rows:
@@ -208,17 +287,15 @@ def _sample(
 
 
 def _sides(state: State, table: TableState) -> list[tuple[Delta, ...]]:
-    """What is visible and what is not are rewritten apart: no delta may reach across the QT."""
-    visible = tuple(d for d in table.deltas if d.t_hi <= state.qt)
-    hidden = tuple(d for d in table.deltas if d.t_lo > state.qt)
-    return [side for side in (visible, hidden) if side]
+    """What is visible and what is not are rewritten apart, and so is what a view has yet to take in."""
+    return runs(state, table)[::-1]
 
 
 def _rewrite(
     spark: SparkSession, store: Store, table: TableState, deltas: tuple[Delta, ...], delta_id: str
 ) -> Delta | None:
     cores = spark.sparkContext.defaultParallelism
-    tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
+    tasks = -(-sum(d.bytes for d in deltas) // TASK_BYTES)
     written = write_delta(
         with_blocks(scan(spark, store, table.schema, deltas), table.layout),
         store=store,

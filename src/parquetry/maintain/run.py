@@ -7,26 +7,44 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from parquetry.catalog import Catalog
-from parquetry.errors import CommitConflict, LeaseLost
+from parquetry.errors import CommitConflict, LeaseLost, ParquetryError
 from parquetry.maintain.compact import compact
-from parquetry.maintain.pick import Advance, Compact, Stage, pick
+from parquetry.maintain.new_ranges import Workload
+from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick
 from parquetry.model.state import AdvanceQT, State
 from parquetry.storage.store import Store
+from parquetry.views.refresh import refresh
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_HELPERS_END_S = 10.0
+
+
+class Pinned(Protocol):
+    @property
+    def state(self) -> State: ...
 
 
 class Maintainer:
     """Brings a warehouse up to date. Several may run at once: leases keep them off each other's tables."""
 
     def __init__(
-        self, catalog: Catalog, store: Store, spark: Callable[[], SparkSession], warm: Callable[[State], None]
+        self,
+        catalog: Catalog,
+        store: Store,
+        spark: Callable[[], SparkSession],
+        warm: Callable[[State], None],
+        pinned: Callable[[], Pinned],
+        workload: Workload = lambda _: (),
     ) -> None:
-        self._catalog, self._store, self._spark, self._warm = catalog, store, spark, warm
+        """``pinned`` gives the newest state and keeps its files from vacuum as long as what it gave lives."""
+        self._catalog, self._store, self._spark, self._warm, self._pinned = catalog, store, spark, warm, pinned
+        self._workload = workload
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
 
     def run(self) -> Iterator[Stage]:
@@ -41,17 +59,53 @@ class Maintainer:
             yield stage
             if isinstance(stage, Advance):
                 self._advance(state, stage)
-            elif not self._compact(state, stage):
+            elif not (self._refresh(stage) if isinstance(stage, Refresh) else self._compact(state, stage)):
                 busy.add(stage.table_id)  # another worker is on it
 
     def watch(self, stop: threading.Event, interval_s: float) -> Iterator[Stage]:
-        """Keeps going until ``stop`` is set; looks for new work every ``interval_s`` seconds."""
-        while not stop.is_set():
-            for stage in self.run():
-                yield stage
-                if stop.is_set():
-                    return
-            stop.wait(interval_s)
+        """Keeps going until ``stop`` is set; looks for new work every ``interval_s`` seconds.
+
+        Under a profile work waits until half of the target lag is used up, and runs in the profile's slots: helpers
+        beside this one, which leases keep off each other's tables. A helper that fails leaves its work to the others.
+        """
+        helpers: list[threading.Thread] = []
+        ended = threading.Event()
+        try:
+            while not stop.is_set():
+                profile = self._catalog.state().profile
+                while profile is not None and len(helpers) < profile.slots - 1:
+                    helper = threading.Thread(target=self._help, args=(ended, interval_s), daemon=True)
+                    helper.name = f"parquetry slot {len(helpers) + 2}"
+                    helpers.append(helper)
+                    helper.start()
+                if self._due():
+                    for stage in self.run():
+                        yield stage
+                        if stop.is_set():
+                            break
+                stop.wait(interval_s)
+        finally:
+            ended.set()
+            for helper in helpers:
+                helper.join(_HELPERS_END_S)  # a stage that takes longer commits or leaves nothing, as after a crash
+
+    def _help(self, ended: threading.Event, interval_s: float) -> None:
+        helper = Maintainer(self._catalog, self._store, self._spark, self._warm, self._pinned, self._workload)
+        while not ended.is_set():
+            # What fails here fails in the foreground as well, where it is told.
+            with suppress(ParquetryError):
+                for _ in helper.run() if self._due() else ():
+                    if ended.is_set():
+                        break
+            ended.wait(interval_s)
+
+    def _due(self) -> bool:
+        """Whether waiting any longer could break the promised lag; without a profile always."""
+        state = self._catalog.state()
+        if state.profile is None or not state.profile.target_lag_s:
+            return True
+        since = self._catalog.hidden_since(state.qt)
+        return since is None or self._catalog.now() - since >= state.profile.target_lag_s / 2
 
     def _advance(self, state: State, stage: Advance) -> None:
         self._warm(state)  # metadata of what becomes visible is in memory before it does (NA-27)
@@ -59,8 +113,19 @@ class Maintainer:
         with suppress(CommitConflict):  # a compaction came in between: the next round sees it
             self._catalog.commit([edit], kind="advance", detail={"qt": stage.database})
 
+    def _refresh(self, stage: Refresh) -> bool:
+        pinned = self._pinned()
+        view = pinned.state.tables.get(stage.table)
+        if view is None or view.table_id != stage.table_id:
+            return False
+        try:
+            return refresh(self._catalog, self._store, self._spark(), pinned.state, view, stage.until, self._holder)
+        except (CommitConflict, LeaseLost):
+            return False
+
     def _compact(self, state: State, stage: Compact) -> bool:
         try:
-            return compact(self._catalog, self._store, self._spark(), state.tables[stage.table], stage, self._holder)
+            table = state.tables[stage.table]
+            return compact(self._catalog, self._store, self._spark(), table, stage, self._holder, self._workload)
         except (CommitConflict, LeaseLost):
             return False

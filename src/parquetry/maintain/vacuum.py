@@ -7,11 +7,13 @@ Files go first, then their rows in the catalog: a crash between the two leaves r
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.catalog.leases import ATTEMPT
+from parquetry.model.delta import Delta
 from parquetry.storage.delta_writer import delta_directory
 from parquetry.storage.store import Store
 
@@ -34,7 +36,9 @@ def vacuum(catalog: Catalog, store: Store, *, grace_s: float = DEFAULT_GRACE_S, 
     pinned = catalog.oldest_pinned()
     horizon = version if pinned is None else min(version, pinned)
     replaced = catalog.garbage(horizon, before)
-    size = sum(d.bytes + d.index.bytes for d in replaced)
+    # Read after what is garbage: a delta that took files over was committed together with the end of their first one.
+    needed = catalog.referenced_paths(besides={d.delta_id for d in replaced}) if replaced else set()
+    size = sum({f.path: f.bytes for d in replaced for f in (*d.files, d.index) if f.path not in needed}.values())
     orphans, orphan_bytes = _orphans(catalog, store, before)
     if dry_run:
         return Vacuumed(len(replaced), len(orphans), size + orphan_bytes, dry_run=True)
@@ -42,7 +46,7 @@ def vacuum(catalog: Catalog, store: Store, *, grace_s: float = DEFAULT_GRACE_S, 
         catalog.raise_horizon(horizon)  # from here on nobody can pin a version that needs these deltas
     failpoints.reach("vacuum.start")
     for d in replaced:
-        store.delete_dir(delta_directory(d.table_id, d.delta_id))
+        _delete_files(store, d, needed)
         failpoints.reach("vacuum.files")
     if replaced:
         catalog.forget([d.delta_id for d in replaced], horizon)
@@ -53,6 +57,21 @@ def vacuum(catalog: Catalog, store: Store, *, grace_s: float = DEFAULT_GRACE_S, 
     return Vacuumed(len(replaced), len(orphans), size + orphan_bytes, dry_run=False)
 
 
+def _delete_files(store: Store, delta: Delta, needed: Collection[str]) -> None:
+    """Removes a delta's folder and the files that it took over, but not those that another delta took over from it."""
+    own = delta_directory(delta.table_id, delta.delta_id)
+    for path in {f.path for f in (*delta.files, delta.index)} - set(needed):
+        if path.rpartition("/")[0] != own:
+            store.delete(path)
+    left = [path for path, *_ in store.list(own) if path in needed]
+    if not left:
+        store.delete_dir(own)
+        return
+    for path, *_ in store.list(own):
+        if path not in needed:
+            store.delete(path)
+
+
 def _orphans(catalog: Catalog, store: Store, before: float) -> tuple[list[str], int]:
     """Files that no delta in the catalog names, old enough and not of a live attempt."""
     # Attempts and files are listed before the catalog is asked for deltas: a delta committed in between is then
@@ -60,8 +79,8 @@ def _orphans(catalog: Catalog, store: Store, before: float) -> tuple[list[str], 
     attempts = catalog.live_resources(ATTEMPT)
     found = store.list()
     known = catalog.known_delta_ids()
-    published = {f.path for t in catalog.state().tables.values() for d in t.deltas for f in (*d.files, d.index)}
-    live = {path.split("/")[1] for path in published}
+    published = catalog.referenced_paths()
+    live = {d.delta_id for t in catalog.state().tables.values() for d in t.deltas}
     orphans, size = [], 0
     for path, length, changed in found:
         folder = path.split("/")[1] if path.count("/") == 2 else ""

@@ -5,17 +5,21 @@ their parent's, so that every walk is a plain loop however deep the tree is. Blo
 neighbours in number are neighbours in the tree.
 ``extra`` are regions whose rows are stored a second time, as block ``EXTRA_BASE + j`` each (PW-22).
 A curve layout ranks each column by boundaries, mixes the ranks' bits along a space-filling curve and cuts the curve.
+A feature layout tests a row against conditions and keeps rows with similar results together (WP-07).
+A nested layout cuts one column into ranges and has a layout of its own for each; their blocks are numbered through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from parquetry.errors import SchemaError
 from parquetry.model.box import Box, Interval
-from parquetry.model.values import value_from_json, value_to_json
+from parquetry.model.predicate import ANYTHING, Opaque, Predicate, predicate_from_json, predicate_to_json
+from parquetry.model.values import order_key, value_from_json, value_to_json
 
 FORMAT = 1
 EXTRA_BASE = 1 << 30
@@ -118,7 +122,132 @@ class CurveLayout:
         return {**_head(self), "kind": "curve", **own}
 
 
-LayoutSpec = TreeLayout | CurveLayout
+@dataclass(frozen=True)
+class NestedLayout:
+    """Part ``i`` holds the rows with ``boundaries[i-1] <= column < boundaries[i]``, the first one nulls too (WP-18).
+
+    The first and the last part are open to below and above, so every row has its place whatever comes later (WP-19).
+    """
+
+    learner: str  # the parts', unless that of one is another
+    column: str
+    boundaries: tuple[Any, ...]
+    parts: tuple[LayoutSpec, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    extra: tuple[Box, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([self.column, *(c for part in self.parts for c in part.columns)]))
+
+    @property
+    def blocks(self) -> int:
+        return sum(part.blocks for part in self.parts)
+
+    @property
+    def first_blocks(self) -> tuple[int, ...]:
+        """The number of each part's first block."""
+        return tuple(accumulate((part.blocks for part in self.parts[:-1]), initial=0))
+
+    @property
+    def ranges(self) -> tuple[Interval, ...]:
+        """The range of each part."""
+        return ranges_between(self.boundaries)
+
+    def __post_init__(self) -> None:
+        keys = [order_key(v) for v in self.boundaries]
+        if len(self.parts) != len(keys) + 1 or keys != sorted(set(keys)):
+            raise SchemaError("a nested layout has ascending boundaries and one part more than these")
+        if any(part.extra for part in self.parts):
+            raise SchemaError("extra blocks belong to a nested layout as a whole, not to its parts")
+        _check_extra(self)
+
+    def to_json(self) -> dict[str, Any]:
+        boundaries = [value_to_json(v) for v in self.boundaries]
+        own = {"column": self.column, "boundaries": boundaries, "parts": [part.to_json() for part in self.parts]}
+        return {**_head(self), "kind": "nested", **own}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A condition that rows are tested against: the predicate and every opaque condition at once."""
+
+    predicate: Predicate = ANYTHING
+    opaque: tuple[Opaque, ...] = ()
+    weight: float = 1.0  # of the logged queries that it subsumes (WP-05)
+
+    def to_json(self) -> dict[str, Any]:
+        opaque = [[o.text, list(o.columns)] for o in self.opaque]
+        return {"if": predicate_to_json(self.predicate), "opaque": opaque, "weight": self.weight}
+
+    @classmethod
+    def from_json(cls, d: Mapping[str, Any]) -> Feature:
+        opaque = tuple(Opaque(text, tuple(columns)) for text, columns in d["opaque"])
+        return cls(predicate_from_json(d["if"]), opaque, d["weight"])
+
+
+ONE_BLOCK: tuple[Node, ...] = (Leaf(0),)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Rows that satisfy no feature but those in ``union``, bit ``i`` for feature ``i``.
+
+    ``cells`` are the nodes of a tree that cuts the rows further: its leaves are the blocks.
+    """
+
+    union: int
+    cells: tuple[Node, ...] = ONE_BLOCK
+
+    @property
+    def blocks(self) -> int:
+        return sum(isinstance(n, Leaf) for n in self.cells)
+
+
+@dataclass(frozen=True)
+class FeatureLayout:
+    """A row goes to the cluster that ``vectors`` names for its feature vector. A vector that was not seen when learning
+    goes to the first cluster whose union covers it, and the last one covers all: so a cluster's union holds for every
+    row that is ever routed to it (WP-13)."""
+
+    learner: str
+    columns: tuple[str, ...]
+    features: tuple[Feature, ...]
+    clusters: tuple[Cluster, ...]
+    vectors: Mapping[int, int]  # to clusters (WP-12)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    extra: tuple[Box, ...] = ()
+
+    @property
+    def blocks(self) -> int:
+        return sum(c.blocks for c in self.clusters)
+
+    def __post_init__(self) -> None:
+        if not self.clusters or self.clusters[-1].union != (1 << len(self.features)) - 1:
+            raise SchemaError("the last cluster of a feature layout takes unforeseen rows: its union has all features")
+        if any(vector & ~self.clusters[at].union for vector, at in self.vectors.items()):
+            raise SchemaError("a feature layout sends a vector to a cluster whose union does not cover it")
+        _check_extra(self)
+
+    def to_json(self) -> dict[str, Any]:
+        def cells(nodes: tuple[Node, ...]) -> Any:
+            return None if nodes == ONE_BLOCK else [_node_to_json(n) for n in nodes]
+
+        own = {
+            "features": [f.to_json() for f in self.features],
+            "clusters": [[f"{c.union:x}", cells(c.cells)] for c in self.clusters],
+            "vectors": [[f"{vector:x}", at] for vector, at in self.vectors.items()],
+        }
+        return {**_head(self), "kind": "features", **own}
+
+
+LayoutSpec = TreeLayout | CurveLayout | NestedLayout | FeatureLayout
+
+
+def ranges_between(boundaries: Sequence[Any]) -> tuple[Interval, ...]:
+    """The ranges that ascending boundaries cut a column into: each begins with its boundary, the first with nulls."""
+    pairs = enumerate(zip((None, *boundaries), (*boundaries, None), strict=True))
+    return tuple(Interval(lo, hi, hi_open=hi is not None, nulls=i == 0) for i, (lo, hi) in pairs)
 
 
 def children(node: Node) -> tuple[int, ...]:
@@ -142,8 +271,25 @@ def layout_from_json(d: Mapping[str, Any]) -> LayoutSpec:
     }
     if d["kind"] == "tree":
         return TreeLayout(nodes=tuple(_node_from_json(n) for n in d["nodes"]), **head)
+    if d["kind"] == "features":
+        return _features_from_json(d, head)
+    if d["kind"] == "nested":
+        del head["columns"]
+        values = tuple(value_from_json(v) for v in d["boundaries"])
+        parts = tuple(layout_from_json(part) for part in d["parts"])
+        return NestedLayout(column=d["column"], boundaries=values, parts=parts, **head)
     boundaries = {c: tuple(value_from_json(v) for v in vs) for c, vs in d["boundaries"].items()}
     return CurveLayout(curve=d["curve"], bits=d["bits"], boundaries=boundaries, cuts=tuple(d["cuts"]), **head)
+
+
+def _features_from_json(d: Mapping[str, Any], head: Mapping[str, Any]) -> FeatureLayout:
+    clusters = tuple(
+        Cluster(int(union, 16), ONE_BLOCK if cells is None else tuple(_node_from_json(n) for n in cells))
+        for union, cells in d["clusters"]
+    )
+    vectors = {int(vector, 16): at for vector, at in d["vectors"]}
+    features = tuple(Feature.from_json(f) for f in d["features"])
+    return FeatureLayout(features=features, clusters=clusters, vectors=vectors, **head)
 
 
 def _head(spec: LayoutSpec) -> dict[str, Any]:

@@ -9,8 +9,11 @@ timestamp, naive for timestamp_ntz).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from parquetry.model.values import value_from_json, value_to_json
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,18 @@ Predicate = Range | OneOf | IsNull | NotNull | And | Or | Anything | Nothing
 ANYTHING = Anything()
 
 
+@dataclass(frozen=True, order=True)
+class Opaque:
+    """A condition that can be evaluated on a row and not be turned into ranges: ``a < b``, ``c LIKE '%x%'``.
+
+    ``text`` is Spark SQL in a normal form over ``columns`` alone: it depends on nothing but the row, never raises an
+    error, and is TRUE on every row for which the query's own condition is TRUE. Equal texts mean equal conditions.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+
+
 def restrict(predicate: Predicate, columns: frozenset[str]) -> Predicate:
     """What ``predicate`` says about ``columns`` alone: implied by it, and silent on all other columns.
 
@@ -119,3 +134,48 @@ def text_of(predicate: Predicate) -> str:
         case Nothing():
             return "never true"
     return predicate.why or "anything"
+
+
+def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
+    """The inverse of :func:`predicate_from_json`.
+
+    >>> predicate_to_json(Range("a", lo=1, lo_open=True))
+    {'range': ['a', 1, None, True, False]}
+    """
+    match predicate:
+        case And(parts):
+            return {"and": [predicate_to_json(p) for p in parts]}
+        case Or(parts):
+            return {"or": [predicate_to_json(p) for p in parts]}
+        case Range(column, lo, hi, lo_open, hi_open):
+            return {"range": [column, value_to_json(lo), value_to_json(hi), lo_open, hi_open]}
+        case OneOf(column, values):
+            return {"in": [column, sorted((value_to_json(v) for v in values), key=repr)]}
+        case IsNull(column):
+            return {"null": column}
+        case NotNull(column):
+            return {"value": column}
+        case Nothing():
+            return {"nothing": True}
+    return {"anything": predicate.why}
+
+
+def predicate_from_json(d: Mapping[str, Any]) -> Predicate:
+    """The predicate that ``predicate_to_json`` wrote."""
+    ((kind, body),) = d.items()
+    match kind:
+        case "and" | "or":
+            parts = tuple(predicate_from_json(p) for p in body)
+            return And(parts) if kind == "and" else Or(parts)
+        case "range":
+            column, lo, hi, lo_open, hi_open = body
+            return Range(column, value_from_json(lo), value_from_json(hi), lo_open, hi_open)
+        case "in":
+            return OneOf(body[0], frozenset(value_from_json(v) for v in body[1]))
+        case "null":
+            return IsNull(body)
+        case "value":
+            return NotNull(body)
+        case "nothing":
+            return Nothing()
+    return Anything(body)

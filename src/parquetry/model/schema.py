@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """``key`` is ordered and never null. ``values`` names a merge for every value column of an aggregate table.
+    """``key`` is ordered and, views aside, never null. ``values`` names a merge for every value of an aggregate table.
 
     ``sequence`` is the column that decides which of two rows is later (upsert tables and ``replace`` values);
     without it the later commit wins, and inside one batch the row that Spark reads last.
@@ -40,6 +40,7 @@ class TableSchema:
     model: str = "append"
     values: Mapping[str, str] = field(default_factory=dict)
     sequence: str | None = None
+    null_keys: bool = False  # a view's groups may be null
 
     def __post_init__(self) -> None:
         names = [c.name for c in self.columns]
@@ -113,7 +114,8 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        return pa.schema([pa.field(c.name, c.arrow, c.nullable and c.name not in self.key) for c in self.columns])
+        required = () if self.null_keys else self.key
+        return pa.schema([pa.field(c.name, c.arrow, c.nullable and c.name not in required) for c in self.columns])
 
     def add_column(self, column: Column, merge: str | None = None) -> TableSchema:
         if not column.nullable:
@@ -128,6 +130,7 @@ class TableSchema:
             "model": self.model,
             "values": dict(self.values),
             "sequence": self.sequence,
+            **({"null_keys": True} if self.null_keys else {}),
         }
 
     @classmethod
@@ -138,6 +141,7 @@ class TableSchema:
             model=d["model"],
             values=dict(d["values"]),
             sequence=d["sequence"],
+            null_keys=d.get("null_keys", False),
         )
 
     @classmethod

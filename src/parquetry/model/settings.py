@@ -29,6 +29,10 @@ class Settings:
     """Under a learned layout, precise boxes kept per row group (PW-21): 0 is off, 3 skips more and costs write time."""
     file_bytes: int = 256 << 20
     """A data file is closed at about this size."""
+    min_split_bytes: int = 16 << 20
+    """A scan worker gets at least about so much to read (PP-19). Smaller = more workers for small queries."""
+    max_split_bytes: int = 1 << 30
+    """A query gets more splits than cores when they would otherwise be larger than this (PP-20)."""
     leaf_capacity: int = 10
     """Entries of a leaf node of the index, that is data blocks per row group (PP-10)."""
     inner_capacity: int = 1000

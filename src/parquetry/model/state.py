@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from parquetry.errors import UnknownTable
 from parquetry.model.delta import Delta
+from parquetry.model.profile import Profile
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
+from parquetry.model.view import ViewSpec, ViewState
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,13 @@ class TableState:
     layout: Mapping[str, Any] | None = None  # the current layout's spec; None is the plain key order
     schemas: Mapping[int, TableSchema] = field(default_factory=dict)
     last_t: int = 0  # the timestamp of the newest commit to this table
+    layouts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # older ones that live deltas still have
+    view: ViewState | None = None  # of a view: its definition, and how far it is filled
+
+    @cached_property
+    def readable(self) -> TableSchema:
+        """The columns that a query sees; a view may store others."""
+        return self.schema if self.view is None else self.view.spec.readable(self.schema)
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,7 @@ class State:
     clock: int  # the newest timestamp given out
     qt: int  # the database's queryable timestamp (NA-23)
     tables: Mapping[str, TableState]
+    profile: Profile | None = None  # what the database promises, when someone said so
 
     def table(self, name: str) -> TableState:
         found = self.tables.get(name) or self.tables.get(name.lower())
@@ -48,6 +59,7 @@ class CreateTable:
     name: str
     schema: TableSchema
     settings: Settings
+    view: ViewSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,11 @@ class ChangeSchema:
 class ChangeSettings:
     table_id: int
     settings: Settings
+
+
+@dataclass(frozen=True)
+class ChangeProfile:
+    profile: Profile
 
 
 @dataclass(frozen=True)
@@ -94,6 +111,19 @@ class ReplaceDeltas:
 
 
 @dataclass(frozen=True)
+class AddViewDelta:
+    """What the sources' changes after ``built`` up to ``until`` make of the view; None: nothing.
+
+    ``delta`` has the time range of the source delta it was made from.
+    """
+
+    table_id: int
+    built: int
+    until: int
+    delta: Delta | None
+
+
+@dataclass(frozen=True)
 class PublishLayout:
     """``spec`` becomes the table's current layout, and ``replaced`` deltas are swapped in the same commit."""
 
@@ -109,7 +139,18 @@ class AdvanceQT:
     database: int
 
 
-Edit = CreateTable | DropTable | ChangeSchema | ChangeSettings | AddDelta | ReplaceDeltas | PublishLayout | AdvanceQT
+Edit = (
+    CreateTable
+    | DropTable
+    | ChangeSchema
+    | ChangeSettings
+    | ChangeProfile
+    | AddDelta
+    | AddViewDelta
+    | ReplaceDeltas
+    | PublishLayout
+    | AdvanceQT
+)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.model.predicate import Predicate
+from parquetry.model.predicate import Opaque, Predicate
 
 
 @dataclass(frozen=True)
@@ -13,3 +13,4 @@ class LoggedQuery:
 
     predicate: Predicate
     weight: float = 1.0  # how often it ran
+    opaque: tuple[Opaque, ...] = ()  # what it demands beside the predicate, as conditions that can only be evaluated

@@ -66,7 +66,7 @@ class GroupedExpressions(Expressions):
                 made = "bigint", f"count({word}{signless_zero(t) if distinct else t.sql})"
                 return self._made("count", *made, t.name and f"count({word}{t.name})", t, distinct)
             case exp.Sum():
-                return self._made("sum", *_sum(t, word), t.name and f"sum({word}{t.name})", t, distinct)
+                return self._made("sum", *sum_of(t, word), t.name and f"sum({word}{t.name})", t, distinct)
             case exp.Avg() if not distinct:
                 return self._made("avg", *_avg(t), t.name and f"avg({t.name})", t, distinct)
             case exp.Min() | exp.Max() if not distinct and t.type != "void":
@@ -94,7 +94,8 @@ def normal(e: exp.Expr) -> exp.Expr:
     return e
 
 
-def _sum(t: Typed, word: str) -> tuple[str, str]:
+def sum_of(t: Typed, word: str) -> tuple[str, str]:
+    """The Spark type of a sum, and DuckDB text that computes it; ``word`` may be DISTINCT."""
     digits = decimal_of(t.type)
     if digits:
         type_ = decimal(min(MAX_PRECISION, digits[0] + 10), digits[1])

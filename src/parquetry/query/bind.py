@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parquetry.model.predicate import Predicate
+from parquetry.model.predicate import Opaque, Predicate
 from parquetry.model.schema import TableSchema
 from parquetry.query.local_plan import LocalPlan, Refusal, plan_locally
 from parquetry.query.references import find_references
@@ -22,6 +22,7 @@ class TableRef:
     columns: tuple[str, ...]
     predicate: Predicate
     filters: tuple[str, ...]  # each filter's text: used for skipping, or not and why
+    opaque: tuple[Opaque, ...] = ()  # filters that the predicate says less than, for layouts with such features
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,12 @@ def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:
     found = find_references(query, tables, opaque)
     refs = tuple(
         TableRef(
-            r.table, r.alias, tuple(c for c in r.types if c in r.used), both(r.found), tuple(dict.fromkeys(r.notes))
+            r.table,
+            r.alias,
+            tuple(c for c in r.types if c in r.used),
+            both(r.found),
+            tuple(dict.fromkeys(r.notes)),
+            tuple(dict.fromkeys(r.opaque)),
         )
         for r in found
     )

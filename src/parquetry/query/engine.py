@@ -12,6 +12,7 @@ import pyarrow as pa
 from parquetry.catalog import Catalog
 from parquetry.errors import QueryError
 from parquetry.layouts.prune import PROOFS
+from parquetry.model.freshness import ready
 from parquetry.query.bind import BoundQuery, TableRef, bind
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
@@ -20,8 +21,9 @@ from parquetry.query.log import QueryLog
 from parquetry.query.on_spark import SparkExecutor
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.query.result import Result
-from parquetry.query.rules import executor, extra, merge
+from parquetry.query.rules import executor, extra, merge, splits, views
 from parquetry.query.rules.prune import explain_filters, prune_tables, rule_name
+from parquetry.query.scan_workers import ScanWorkers
 from parquetry.query.snapshot import Snapshot, Snapshots
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
@@ -32,7 +34,16 @@ if TYPE_CHECKING:
     from parquetry.model.state import State
 
 EXECUTORS = ("auto", "local", "spark")
-RULES = (*(rule_name(p) for p in PROOFS), extra.NAME, merge.NAME, PUSH_KEY_FILTER, PICK_ROW_GROUPS, executor.NAME)
+RULES = (
+    views.NAME,
+    *(rule_name(p) for p in PROOFS),
+    extra.NAME,
+    merge.NAME,
+    PUSH_KEY_FILTER,
+    PICK_ROW_GROUPS,
+    splits.NAME,
+    executor.NAME,
+)
 """Every rule that can be switched off; answers stay the same."""
 
 
@@ -42,38 +53,56 @@ class Engine:
         self.snapshots = Snapshots(catalog)
         self._local = LocalExecutor(store)
         self._spark = SparkExecutor(store, spark)
+        self._workers = ScanWorkers(store, spark)
         self.log = QueryLog(catalog)
 
-    def plan(self, sql: str, *, wanted: str = "auto", off: Collection[str] = ()) -> Plan:
+    def plan(
+        self, sql: str, *, wanted: str = "auto", off: Collection[str] = (), wanted_splits: int | None = None
+    ) -> Plan:
         """Binds the query at the newest QT and applies every rule that is on."""
         started = time.perf_counter()
         if wanted not in EXECUTORS:
             raise QueryError(f"unknown executor '{wanted}'; choose one of {', '.join(EXECUTORS)}")
+        if wanted_splits is not None:
+            if wanted == "local":
+                raise QueryError("splits are for Spark's workers; leave them out, or choose executor 'spark'")
+            wanted = "spark"
         for rule in off:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        bound = bind(sql, {t.name: t.schema for t in snapshot.state.tables.values()})
+        bound = bind(sql, {t.name: t.readable for t in snapshot.state.tables.values()})
         plan = _bound_plan(bound, snapshot, wanted, frozenset(off))
-        plan = merge.choose_merge(plan)
-        plan = prune_tables(plan, self._store)
+        plan = views.choose_view(plan, self._priced)
+        plan = self._priced(plan)
         plan = executor.choose_executor(plan)
+        plan = splits.cut_for_workers(plan, self._store, wanted_splits)
         return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
 
-    def explain(self, sql: str, *, wanted: str, off: Collection[str], analyze: bool) -> Explanation:
+    def _priced(self, plan: Plan) -> Plan:
+        """The plan with what it reads: merged or not, and pruned."""
+        return prune_tables(merge.choose_merge(plan), self._store)
+
+    def explain(
+        self, sql: str, *, wanted: str, off: Collection[str], analyze: bool, wanted_splits: int | None = None
+    ) -> Explanation:
         """The plan with what each filter does; with ``analyze`` also run, against the least that had to be read."""
-        plan = explain_filters(self.plan(sql, wanted=wanted, off=off), self._store)
+        plan = self.plan(sql, wanted=wanted, off=off, wanted_splits=wanted_splits)
+        plan = explain_filters(plan, self._store)
         if not analyze:
             return Explanation(plan)
         _, stats = self._run(plan)
         count = matching_rows_query(sql)
         matching = None
-        if count is not None and len(plan.tables) == 1:
+        if count is not None and len(plan.tables) == 1 and plan.view is None:
             (matching,) = self._run(self.plan(count))[0].column(0).to_pylist()
         return Explanation(plan, stats, matching)
 
-    def query(self, sql: str, *, wanted: str = "auto", off: Collection[str] = ()) -> Result:
-        return Result(self.plan(sql, wanted=wanted, off=off), self._run, self._spark.frame)
+    def query(
+        self, sql: str, *, wanted: str = "auto", off: Collection[str] = (), wanted_splits: int | None = None
+    ) -> Result:
+        plan = self.plan(sql, wanted=wanted, off=off, wanted_splits=wanted_splits)
+        return Result(plan, self._run, self._spark_frame)
 
     def warm(self, state: State) -> None:
         """Reads the indexes of all present deltas into memory (NA-27)."""
@@ -85,10 +114,17 @@ class Engine:
         self.snapshots.close()
         self._local.close()
 
+    def _runner(self, plan: Plan) -> LocalExecutor | SparkExecutor | ScanWorkers:
+        if plan.executor == "local":
+            return self._local
+        return self._workers if plan.scan is not None else self._spark
+
+    def _spark_frame(self, plan: Plan) -> DataFrame:
+        return self._workers.frame(plan) if plan.scan is not None else self._spark.frame(plan)
+
     def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
         started = time.perf_counter()
-        runner = self._local if plan.executor == "local" else self._spark
-        table, measured = runner.run(plan)
+        table, measured = self._runner(plan).run(plan)
         stats = statistics_of(plan, measured, table.num_rows, (time.perf_counter() - started) * 1e3)
         self.log.add(plan, stats)
         return table, stats
@@ -105,6 +141,8 @@ def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozens
     tables: dict[str, TablePlan] = {}
     for name in dict.fromkeys(r.table for r in bound.refs):
         state = snapshot.state.table(name)
+        if not ready(snapshot.state, state):
+            raise QueryError(f"view '{name}' is still being filled; run maintain, then ask again")
         refs: tuple[TableRef, ...] = tuple(r for r in bound.refs if r.table == name)
         tables[name] = TablePlan(state, snapshot.deltas(state), refs)
     plan = Plan(bound, snapshot, tables, off, wanted)
@@ -112,7 +150,7 @@ def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozens
     return plan.decide("bind", f"version {snapshot.state.version}, QT {snapshot.qt}: {read or 'no table'}")
 
 
-def statistics_of(plan: Plan, measured: dict[str, int], rows_out: int, run_ms: float) -> dict[str, Any]:
+def statistics_of(plan: Plan, measured: dict[str, Any], rows_out: int, run_ms: float) -> dict[str, Any]:
     """The figures that every query reports, under the same names everywhere."""
     skipped: dict[str, int] = {}
     for t in plan.tables.values():
@@ -121,7 +159,7 @@ def statistics_of(plan: Plan, measured: dict[str, int], rows_out: int, run_ms: f
     return {
         "executor": plan.executor,
         "qt": plan.snapshot.qt,
-        "view": None,
+        "view": plan.view,
         "replica": None,
         "deltas": sum(len(t.deltas) for t in plan.tables.values()),
         "blocks_total": sum(t.groups_total for t in plan.tables.values()),
@@ -131,7 +169,8 @@ def statistics_of(plan: Plan, measured: dict[str, int], rows_out: int, run_ms: f
         "rows_scanned": measured["rows_scanned"],
         "rows_out": rows_out,
         "bytes_read": measured["bytes_read"],
-        "splits": 1,
+        "splits": measured.get("splits", 1),
         "elapsed_ms": round(plan.plan_ms + run_ms, 3),
         "plan_ms": round(plan.plan_ms, 3),
+        **({"scan": measured["scan"]} if "scan" in measured else {}),
     }

@@ -27,8 +27,13 @@ class Explanation:
         read = (
             f"{self.stats['rows_scanned']:,} rows, {self.stats['bytes_read']:,} bytes in {self.stats['elapsed_ms']} ms"
         )
+        workers = []
+        if scan := self.stats.get("scan"):
+            found = f"skew of rows {scan['row_skew']}, of CPU time {scan['time_skew']}"
+            skew = f"{found}; estimated {scan['estimated_skew']}"
+            workers.append(Decision("scan", f"{scan['workers']} of {scan['wanted']} workers had rows", skew))
         if self.matching is None:
-            return [Decision("ran", read, "the lower bound is known for queries over one table")]
+            return [Decision("ran", read, "the lower bound is known for queries over one table"), *workers]
         (t,) = self.plan.tables.values()
         least = max(self.matching, min(self._block_rows(), sum(d.rows for d in t.deltas)))
         ratio = f"{self.stats['rows_scanned'] / least:.2f} x the bound" if least else "nothing had to be read"
@@ -36,7 +41,7 @@ class Explanation:
         bound = (
             f"{self.matching:,} rows match; one block is the least: {least:,} rows, about {int(least * width):,} bytes"
         )
-        return [Decision("ran", read, ratio), Decision("lower bound", bound)]
+        return [Decision("ran", read, ratio), *workers, Decision("lower bound", bound)]
 
     def _block_rows(self) -> int:
         (t,) = self.plan.tables.values()

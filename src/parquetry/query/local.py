@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ from parquetry.query.damage import find_damage
 from parquetry.query.local_plan import LocalPlan
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.local_source import Source, source_of
-from parquetry.query.plan import Plan
-from parquetry.storage.merge import merge_sql
+from parquetry.query.plan import Plan, TablePlan
+from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
+from parquetry.views.project import visible_columns, visible_rows
 
 PUSH_KEY_FILTER = "push_key_filter"
 
@@ -86,7 +88,7 @@ def columns_read(plan: Plan) -> list[str]:
     assert isinstance(local, LocalPlan)
     (t,) = plan.tables.values()
     schema = t.state.schema
-    columns = set(local.columns) | (set(schema.key) if t.merge else set())
+    columns = set(t.stored_columns(local.columns)) | (set(schema.key) if t.merge else set())
     if t.merge and schema.sequence:
         columns.add(schema.sequence)
     return [n for n in schema.names if n in columns] or [schema.key[0]]
@@ -103,4 +105,15 @@ def local_statement(plan: Plan, source: Source) -> str:
         filtered = None if PUSH_KEY_FILTER in plan.off else local.key_filter(schema)
         rows = f"(SELECT * FROM ({rows}) WHERE {filtered})" if filtered else f"({rows})"
         rows = merge_sql(schema, rows, columns=columns_read(plan))
+    if t.state.view is not None:
+        rows = visible_sql(t, rows, local.columns)
     return local.sql(f"({rows})")
+
+
+def visible_sql(t: TablePlan, rows: str, wanted: Sequence[str]) -> str:
+    """A view's stored rows as the query names them: groups without rows left out, averages divided."""
+    assert t.state.view is not None
+    spec = t.state.view.spec
+    columns = [] if t.stored else visible_columns(spec, quote, duck=True, wanted=wanted)
+    there = visible_rows(spec, quote)
+    return f"SELECT {', '.join(columns) or '*'} FROM ({rows})" + (f" WHERE {there}" if there else "")

@@ -108,14 +108,16 @@ class LocalPlan:
 def plan_locally(query: exp.Query, table: str, schema: TableSchema, sql: str) -> LocalPlan | Refusal:
     """The local plan of a query that reads ``table`` once, or why there is none."""
     try:
-        return _Planner(query, table, schema, sql).plan()
+        return Planner(query, table, schema, sql).plan()
     except Refused as e:
         return Refusal(str(e))
     except UnknownColumn as e:
         raise UnknownColumn(e.column, table, schema.names) from None
 
 
-class _Planner:
+class Planner:
+    """Reads one SELECT over one table; raises Refused at what only Spark can answer."""
+
     def __init__(self, query: exp.Query, table: str, schema: TableSchema, sql: str) -> None:
         if not isinstance(query, exp.Select):
             raise Refused("it is not a plain SELECT")
@@ -149,9 +151,20 @@ class _Planner:
         self.groups = self._group_expressions()
         aliases = tuple(a for a, _ in self.items if a is not None)
         rows = RowSource(schema, self.name, quote(_ROWS) + ".", sql, aliases)
-        self.rows = Expressions(rows)
-        self.grouped = GroupedExpressions(rows, self.groups)
+        self.stored = self.stored_schema()
+        self.rows = self.row_expressions(rows)
+        self.grouped = self.grouped_expressions(rows)
         self.expressions: Expressions = self.grouped if self.aggregated else self.rows
+
+    def stored_schema(self) -> TableSchema:
+        """The schema whose columns the compiled texts name."""
+        return self.schema
+
+    def row_expressions(self, source: RowSource) -> Expressions:
+        return Expressions(source)
+
+    def grouped_expressions(self, source: RowSource) -> GroupedExpressions:
+        return GroupedExpressions(source, self.groups)
 
     def plan(self) -> LocalPlan:
         query = self.query
@@ -166,18 +179,16 @@ class _Planner:
         where = self._where()
         groups = [self.rows.compile(g) for g in self.groups]
         having = query.args.get("having")
-        condition = (
-            self.expressions.boolean(self._without_aliases(having.this, prefer_output=False)) if having else None
-        )
+        condition = self.expressions.boolean(self.without_aliases(having.this, prefer_output=False)) if having else None
         order, sorted_by = self._order(outputs, distinct is not None)
         used = frozenset().union(
             *(t.columns for t in (*outputs, *groups, *sorted_by, *([condition] if condition else []))),
             *(c.columns for c in where),
         )
-        key = frozenset(self.schema.key)
+        key = frozenset(self.stored.key)
         plain = distinct is None
         return LocalPlan(
-            columns=tuple(c for c in self.schema.names if c in used),
+            columns=tuple(c for c in self.stored.names if c in used),
             schema=pa.schema([pa.field(n, arrow_type(t.type)) for n, t in zip(names, outputs, strict=True)]),
             outputs=tuple(t.sql if plain else signless_zero(t) for t in outputs),
             where=where,
@@ -227,7 +238,7 @@ class _Planner:
         where = self.query.args.get("where")
         if where is None:
             return ()
-        bare = Expressions(RowSource(self.schema, self.name, "", self.sql))
+        bare = self.row_expressions(RowSource(self.schema, self.name, "", self.sql))
         whole = where.this.unnest()
         parts = list(whole.flatten()) if isinstance(whole, exp.And) else [whole]
         compiled = [bare.boolean(p) for p in parts]
@@ -244,7 +255,7 @@ class _Planner:
             raise Refused("it groups by ALL, ROLLUP, CUBE or GROUPING SETS")
         found = []
         for e in group.expressions:
-            e = self._ordinal(e) or e
+            e = self.ordinal(e) or e
             if isinstance(e, exp.Column) and not e.table and e.name.lower() not in self.known:
                 e = self._aliased(e.name) or e
             if e.find(exp.AggFunc) or not e.find(exp.Column):
@@ -256,7 +267,7 @@ class _Planner:
     def known(self) -> set[str]:
         return {n.lower() for n in self.schema.names}
 
-    def _ordinal(self, e: exp.Expr) -> exp.Expr | None:
+    def ordinal(self, e: exp.Expr) -> exp.Expr | None:
         if not (isinstance(e, exp.Literal) and not e.is_string):
             return None
         if not (e.this.isdigit() and 1 <= int(e.this) <= len(self.items)):
@@ -269,7 +280,7 @@ class _Planner:
             raise Refused(f"the name {name} is ambiguous")
         return same[0] if same else None
 
-    def _without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
+    def without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
         """``e`` with names of the SELECT list replaced by what they stand for."""
 
         def replaced(node: exp.Expr) -> exp.Expr:
@@ -291,7 +302,7 @@ class _Planner:
         for o in order.expressions if order is not None else []:
             if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
                 raise Refused("it orders by ALL")
-            e = self._ordinal(o.this) or self._without_aliases(o.this, prefer_output=True)
+            e = self.ordinal(o.this) or self.without_aliases(o.this, prefer_output=True)
             if not e.find(exp.Column, exp.AggFunc):
                 raise Refused("it orders by a constant")
             if distinct and all(normal(e) != normal(item) for _, item in self.items):

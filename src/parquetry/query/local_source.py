@@ -71,7 +71,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
     selects: list[str] = []
     for (place, schema_id), paths in scans.items():
         had = set(t.state.schemas[schema_id].names)
-        columns = [quote(n) if n in had else f"CAST(NULL AS {_duck_type(t, n)}) AS {quote(n)}" for n in names]
+        columns = [quote(n) if n in had else f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names]
         ordered = [f"{place} AS {ORDER}"] if t.merge else []
         if groups:
             name = f"__picked_{len(selects)}"
@@ -84,7 +84,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
             relation = f"read_parquet([{listed}], hive_partitioning = false)"
         selects.append(f"SELECT {', '.join(columns + ordered)} FROM {relation}")
     if not selects:
-        columns = [f"CAST(NULL AS {_duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]
+        columns = [f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]
         selects = [f"SELECT {', '.join(columns)} WHERE false"]
     source.sql = " UNION ALL ".join(selects)
     return source
@@ -138,7 +138,8 @@ def _stream(source: Source, store: Store, groups: dict[str, list[int]], columns:
     return pa.RecordBatchReader.from_batches(first.schema, batches())
 
 
-def _duck_type(t: TablePlan, name: str) -> str:
+def duck_type(t: TablePlan, name: str) -> str:
+    """A stored column's type in DuckDB's words."""
     kind = t.state.schema.column(name).type
     return {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP", "string": "VARCHAR", "binary": "BLOB"}.get(
         kind, kind

@@ -24,10 +24,11 @@ class QueryLog:
         self._flushed = time.monotonic()
 
     def add(self, plan: Plan, stats: dict[str, Any]) -> None:
+        asked = plan.asked or plan.bound
         row = {
             "at": time.time(),
-            "sql": plan.bound.sql,
-            "tables": sorted(plan.tables),
+            "sql": asked.sql,
+            "tables": sorted({*plan.tables, *(r.table for r in asked.refs)}),
             "executor": stats["executor"],
             "qt": stats["qt"],
             "elapsed_ms": stats["elapsed_ms"],
@@ -35,9 +36,7 @@ class QueryLog:
             "rows_out": stats["rows_out"],
             "bytes_read": stats["bytes_read"],
             "stats": stats,
-            "shape": [
-                {"table": r.table, "columns": list(r.columns), "filters": list(r.filters)} for r in plan.bound.refs
-            ],
+            "shape": [{"table": r.table, "columns": list(r.columns), "filters": list(r.filters)} for r in asked.refs],
         }
         with self._lock:
             self._waiting.append(row)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError, QueryError, StorageError
 from parquetry.query.damage import find_damage
-from parquetry.query.plan import Plan
+from parquetry.query.plan import Plan, TablePlan
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.frames import scan, snapshot_frame
 from parquetry.storage.store import Store
+from parquetry.views.normalize import quoted
+from parquetry.views.project import visible_columns, visible_rows
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -29,7 +33,7 @@ class SparkExecutor:
     def frame(self, plan: Plan) -> DataFrame:
         """The query as a lazy Spark frame over the plan's snapshot."""
         spark = self._spark()
-        with active_session_kept(), _explained(plan, self._store):
+        with active_session_kept(), explained(plan, self._store):
             return self._frame(private_session(spark), plan)
 
     def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
@@ -39,7 +43,9 @@ class SparkExecutor:
         for name, t in plan.tables.items():
             schema = t.state.schema
             if t.merge:
-                table = snapshot_frame(session, self._store, schema, t.deltas, t.files)
+                table = _visible(snapshot_frame(session, self._store, schema, t.deltas, t.files), t)
+            elif t.state.view is not None:
+                table = _visible(scan(session, self._store, schema, t.deltas, t.files), t)
             else:
                 table = scan(session, self._store, schema, t.deltas, t.files).select(
                     *[f"`{n.replace('`', '``')}`" for n in schema.names]
@@ -52,15 +58,31 @@ class SparkExecutor:
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what Spark's tasks counted as input."""
         frame = self.frame(plan)
-        context = frame.sparkSession.sparkContext
-        group = f"parquetry-{uuid.uuid4().hex}"
-        context.setJobGroup(group, plan.bound.sql[:200], interruptOnCancel=True)
-        try:
-            with _explained(plan, self._store):
-                table = frame.toArrow()
-        finally:
-            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        with explained(plan, self._store), running(frame.sparkSession.sparkContext, plan) as group:
+            table = frame.toArrow()
         return table, _measured(frame, group, plan)
+
+
+@contextmanager
+def running(context: SparkContext, plan: Plan) -> Iterator[str]:
+    """The job group of a query's jobs, which can be cancelled together."""
+    group = f"parquetry-{uuid.uuid4().hex}"
+    context.setJobGroup(group, plan.bound.sql[:200], interruptOnCancel=True)
+    try:
+        yield group
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def _visible(frame: DataFrame, t: TablePlan) -> DataFrame:
+    """The frame of a view as the query names its columns: groups without rows left out, averages divided."""
+    if t.state.view is None:
+        return frame
+    spec = t.state.view.spec
+    there = visible_rows(spec, quoted)
+    frame = frame.where(there) if there else frame
+    columns = [quoted(n) for n in t.state.schema.names] if t.stored else visible_columns(spec, quoted, duck=False)
+    return frame.selectExpr(*columns)
 
 
 def _measured(frame: DataFrame, group: str, plan: Plan) -> dict[str, int]:
@@ -96,7 +118,7 @@ def _no_quantiles(context: object) -> object:
     return context._gateway.new_array(context._jvm.double, 0)  # type: ignore[attr-defined]
 
 
-class _explained:
+class explained:
     """Turns what Spark raises into one line that says what to do."""
 
     def __init__(self, plan: Plan, store: Store) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parquetry.layouts.prune import Mask
 from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
+from parquetry.model.view import ROWS
 from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.snapshot import Snapshot
 from parquetry.storage.snapshot_index import SnapshotIndex
+
+if TYPE_CHECKING:
+    from parquetry.query.scan_workers import ScanPlan
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,15 @@ class TablePlan:
     rows_by_statistics: int = 0  # in the row groups that an engine keeps by min/max and null counts alone
     skipped_by: dict[str, int] = field(default_factory=dict)
     merge: bool = False  # equal keys of several deltas must become one row
+    stored: bool = False  # of a view: the query was rewritten to name what is stored, not what the view shows
+
+    def stored_columns(self, named: Iterable[str]) -> set[str]:
+        """The stored columns that the columns a query names are read from."""
+        view = self.state.view
+        if view is None:
+            return set(named)
+        hidden = {ROWS} if view.spec.hides_rows else set()
+        return set(named) | hidden if self.stored else view.spec.stored_for(set(named))
 
     def row_groups(self) -> dict[str, list[int]]:
         """The ordinals of the kept row groups in each file, in the files' order."""
@@ -59,7 +73,8 @@ class TablePlan:
     @property
     def column_share(self) -> float:
         """The share of the columns that the query reads, as a rough share of the bytes."""
-        used = {c for r in self.refs for c in r.columns} | (set(self.state.schema.key) if self.merge else set())
+        named = self.stored_columns(c for r in self.refs for c in r.columns)
+        used = named | (set(self.state.schema.key) if self.merge else set())
         return max(1, len(used)) / len(self.state.schema.columns)
 
 
@@ -72,7 +87,10 @@ class Plan:
     wanted: str  # auto, local or spark
     executor: str = ""
     decisions: tuple[Decision, ...] = ()
+    view: str | None = None  # the view that answers instead of the table
+    asked: BoundQuery | None = None  # the user's own query, when a view answers it
     plan_ms: float = 0.0
+    scan: ScanPlan | None = None  # how Spark's part is cut for scan workers
 
     def decide(self, rule: str, decided: str, why: str = "", **changes: Any) -> Plan:
         return replace(self, decisions=(*self.decisions, Decision(rule, decided, why)), **changes)

@@ -16,6 +16,7 @@ from parquetry.errors import UnknownColumn, UnknownTable
 from parquetry.model.predicate import Anything, OneOf, Predicate, Range
 from parquetry.model.schema import TableSchema
 from parquetry.query.joins import JoinRule, rule_of
+from parquetry.query.opaque import opaque, says_more
 from parquetry.query.scopes import Origin, Output, Ref, Scope, Source, parts_of
 from parquetry.workload.predicates import predicate
 from parquetry.workload.simplify import conjuncts, rejects_nulls
@@ -309,6 +310,9 @@ class _Finder:
             ref.notes.append(f"not used: {text} ({self.opaque or ref.frozen})")
             return
         made = predicate(part, ref.types, resolve)
+        if not nullable and says_more(part, ref.types, resolve):
+            evaluated = opaque(part, ref.types, resolve)
+            ref.opaque += [evaluated] if evaluated is not None else []
         if isinstance(made, Anything):
             ref.notes.append(f"not used: {text} ({made.why or 'always true'})")
         elif nullable and not rejects_nulls(made):

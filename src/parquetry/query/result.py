@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from parquetry.errors import QueryError
+
 if TYPE_CHECKING:
     import pandas
     from pyspark.sql import DataFrame
@@ -59,3 +61,18 @@ class Result:
         Console().print(printed)
         if table.num_rows > limit:
             Console().print(f"… {table.num_rows - limit:,} more rows")
+
+
+class Told(Result):
+    """The answer to a statement that changes something: one row that says what was done."""
+
+    def __init__(self, done: str, qt: int) -> None:
+        self._table = pa.table({"result": [done]})
+        self._stats = {
+            "executor": "local", "qt": qt, "view": None, "replica": None, "deltas": 0, "blocks_total": 0,
+            "blocks_read": 0, "skipped_by": {}, "files_read": 0, "rows_scanned": 0, "rows_out": 1, "bytes_read": 0,
+            "splits": 0, "elapsed_ms": 0.0, "plan_ms": 0.0,
+        }  # fmt: skip
+
+    def spark(self) -> DataFrame:
+        raise QueryError("a statement has no frame; run a query")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from parquetry.model.predicate import Predicate
+from parquetry.model.predicate import Opaque, Predicate
 from parquetry.model.schema import TableSchema
 
 BARE_FUNCTIONS = {"localtimestamp", "user", "current_time", "current_catalog", "current_database", "current_schema"}
@@ -25,6 +25,7 @@ class Ref:
     used: set[str] = field(default_factory=set)
     found: list[Predicate] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    opaque: list[Opaque] = field(default_factory=list)
     frozen: str = ""  # why no filter may go below this reference
 
     def own(self, name: str) -> str | None:

@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, QueryError
+from parquetry.layouts.price import Asked
 from parquetry.model.predicate import Anything, Nothing
 from parquetry.model.schema import TableSchema
 from parquetry.model.workload import LoggedQuery
@@ -51,10 +52,7 @@ def shape_of(ref: TableRef) -> dict[str, Any]:
 
 def import_queries(catalog: Catalog, tables: Mapping[str, TableSchema], path: Path) -> Imported:
     """Adds the queries of a file (``;``-separated, or one per line) to the log; broken ones are reported."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise QueryError(f"cannot read the workload file '{path}': {e}; check the path") from e
+    text = read_workload(path)
     rows: list[dict[str, Any]] = []
     rejected: list[Rejected] = []
     started = time.time()
@@ -82,6 +80,13 @@ def import_queries(catalog: Catalog, tables: Mapping[str, TableSchema], path: Pa
     if rows:
         catalog.log_queries(rows)
     return Imported(len(rows), tuple(rejected))
+
+
+def read_workload(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise QueryError(f"cannot read the workload file '{path}': {e}; check the path") from e
 
 
 def split_statements(text: str) -> Iterable[tuple[int, str]]:
@@ -115,9 +120,10 @@ def workload_of(sqls: Iterable[str], table: str, tables: Mapping[str, TableSchem
         except ParquetryError:
             continue  # logged under an older schema
         found += [
-            LoggedQuery(r.predicate)
+            LoggedQuery(r.predicate, opaque=r.opaque)
             for r in refs
-            if r.table == table and not isinstance(r.predicate, Anything | Nothing)
+            if r.table == table and (r.opaque or not isinstance(r.predicate, Anything))
+            if not isinstance(r.predicate, Nothing)
         ]
     return found
 
@@ -126,3 +132,70 @@ def logged_workload(catalog: Catalog, table: str, tables: Mapping[str, TableSche
     """The newest ``limit`` queries of the log that filter ``table``, oldest first."""
     rows = catalog.queries(limit, table)
     return workload_of((r["sql"] for r in reversed(rows)), table, tables)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A logged query of one table alone, with what it really read."""
+
+    asked: Asked
+    executor: str
+    bytes_read: int
+
+
+def asked_of(sql: str, table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
+    """What the query asks of ``table``, once for each mention; full scans and contradictions included."""
+    return [
+        Asked(LoggedQuery(r.predicate, opaque=r.opaque), r.columns) for r in bind(sql, tables).refs if r.table == table
+    ]
+
+
+def asked_queries(catalog: Catalog, table: str, tables: Mapping[str, TableSchema], limit: int) -> list[Asked]:
+    """What the newest ``limit`` logged queries ask of ``table``, oldest first."""
+    found: list[Asked] = []
+    for row in reversed(catalog.queries(limit, table)):
+        try:
+            found += asked_of(row["sql"], table, tables)
+        except ParquetryError:
+            continue  # logged under an older schema
+    return found
+
+
+def asked_in_file(path: Path, table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
+    """What the queries of a file ask of ``table``, in the file's order; what cannot be bound is left out."""
+    found: list[Asked] = []
+    for _, sql in split_statements(read_workload(path)):
+        try:
+            found += asked_of(sql, table, tables)
+        except ParquetryError:
+            continue
+    return found
+
+
+def part_of_query(sql: str, table: str | None, tables: Mapping[str, TableSchema]) -> tuple[str, Asked]:
+    """The table that a query is about and what it asks of it; ``table`` decides where it reads several."""
+    refs = bind(sql, tables).refs
+    names = list(dict.fromkeys(r.table for r in refs))
+    chosen = [n for n in names if table is None or n.lower() == table.lower()]
+    if len(chosen) != 1:
+        which = f"it reads {', '.join(names) or 'no table'}"
+        raise QueryError(f"say which table of the query to price: {which}")
+    asked = asked_of(sql, chosen[0], tables)
+    if len(asked) != 1:
+        raise QueryError(f"the query mentions '{chosen[0]}' {len(asked)} times; price one part of it at a time")
+    return chosen[0], asked[0]
+
+
+def ran_since(catalog: Catalog, table: str, tables: Mapping[str, TableSchema], since: float, limit: int) -> list[Ran]:
+    """The newest queries that ran after ``since`` and read ``table`` once and nothing else, oldest first."""
+    found = []
+    for row in reversed(catalog.queries(limit, table)):
+        if row["at"] <= since or row["executor"] == IMPORTED or len(row["tables"]) != 1:
+            continue
+        try:
+            asked = asked_of(row["sql"], table, tables)
+        except ParquetryError:
+            continue
+        if len(asked) == 1:
+            found.append(Ran(asked[0], str(row["executor"]), int(row["bytes_read"] or 0)))
+    return found

@@ -50,6 +50,11 @@ class Cache:
         mine.set_result(value)
         return value
 
+    def has(self, key: Hashable) -> bool:
+        """Whether a value is there now."""
+        with self._lock:
+            return key in self._values
+
     def _keep(self, key: Hashable, value: Any, weight: int) -> None:
         with self._lock:
             del self._loading[key]

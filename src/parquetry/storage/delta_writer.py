@@ -17,6 +17,7 @@ from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.storage.index import RowGroup, build_index
+from parquetry.storage.kept import KeptFile
 from parquetry.storage.merge import BLOCK, ORDER
 from parquetry.storage.ranges import partition_by_range
 from parquetry.storage.store import Store, checksum
@@ -62,13 +63,16 @@ def write_delta(
     level: int = 0,
     times: tuple[int, int] = (0, 0),
     expected_rows: int | None = None,
+    kept: Sequence[KeptFile] = (),
+    sorted_by: int | None = None,
 ) -> Written:
     """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
     With at least as many ``blocks`` as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
     Extra blocks are dealt out to the tasks in turn. A delta smaller than a row group gets none: all of it is small.
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
-    after a crash, by vacuum.
+    after a crash, by vacuum. ``kept`` files of a replaced delta belong to the new one as they are. With
+    ``sorted_by`` the one task's rows come sorted by so many leading key columns, and Spark does not sort them again.
     """
     directory = delta_directory(table_id, delta_id)
     order = [BLOCK] if BLOCK in frame.columns else []
@@ -85,9 +89,11 @@ def write_delta(
         run = partition_by_range(frame, tasks, order)
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
-    writer = RunWriter(store, directory, schema, settings, describe, settings.row_group_rows if tasks == 1 else 0)
+    extra_from = settings.row_group_rows if tasks == 1 else 0
+    writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by)
     # A closure, not the object itself: Spark asks the function for its name.
-    results = run.sortWithinPartitions(*order).mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
+    ordered_run = run if sorted_by is not None else run.sortWithinPartitions(*order)
+    results = ordered_run.mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
     failpoints.reach("write.files")
     files = sorted(results, key=lambda r: bytes(r["first"]))
     rows_in = sum(r["rows_in"] for r in files)
@@ -98,14 +104,16 @@ def write_delta(
             f"{expected_rows:,} rows are stored but {rows_in:,} could be read; nothing was changed. "
             "Run 'parquetry verify' to see which file is damaged"
         )
-    if not files:
+    if not files and not kept:
         return Written(None, rows_in, digest)
-    groups = _renumbered(files)
+    made = [KeptFile(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]), _groups(r)) for r in files]
+    ordered = sorted([*made, *kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
+    groups = [replace(g, file=ordinal) for ordinal, f in enumerate(ordered) for g in f.groups]
     index = build_index(groups, schema, settings.leaf_capacity, settings.inner_capacity)
     index_path = f"{directory}/{INDEX_NAME}"
     store.write(index_path, index)
     failpoints.reach("write.index")
-    stored = tuple(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]) for r in files)
+    stored = tuple(f.file for f in ordered)
     _delete_leftovers(store, directory, {index_path, *(f.path for f in stored)})
     delta = Delta(
         delta_id=delta_id,
@@ -123,11 +131,8 @@ def write_delta(
     return Written(delta, rows_in, digest)
 
 
-def _renumbered(files: Sequence[Any]) -> list[RowGroup]:
-    groups: list[RowGroup] = []
-    for ordinal, row in enumerate(files):
-        groups += [replace(g, file=ordinal) for g in pickle.loads(row["groups"])]
-    return groups
+def _groups(row: Any) -> tuple[RowGroup, ...]:
+    return tuple(pickle.loads(row["groups"]))
 
 
 def _delete_leftovers(store: Store, directory: str, published: set[str]) -> None:

@@ -44,9 +44,10 @@ def scan(
         return frame.selectExpr("*", f"0L AS {ORDER}")
     from pyspark.sql import functions as F
 
-    # The folder that holds a file is named by its delta.
+    # A folder's files belong to one delta: the one it is named by, or the one that took them over.
     folder: Any = F.regexp_extract(F.col("_metadata.file_path"), "/([^/]+)/[^/]+$", 1)
-    places = ", ".join(f"'{d.delta_id}', {i}L" for i, d in enumerate(deltas))
+    folders = {f.path.rsplit("/", 2)[-2]: i for i, d in enumerate(deltas) for f in d.files}
+    places = ", ".join(f"'{folder}', {i}L" for folder, i in folders.items())
     return frame.withColumn("__delta", folder).selectExpr(
         *[f"`{n.replace('`', '``')}`" for n in schema.names], f"element_at(map({places}), __delta) AS {ORDER}"
     )

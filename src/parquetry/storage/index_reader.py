@@ -7,7 +7,7 @@ import json
 import struct
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,8 @@ from parquetry.storage.index import FORMAT_VERSION, MAGIC, TAIL, Entry, Ints, No
 from parquetry.storage.store import Store
 
 _TAIL_READ = 64 << 10  # one read that holds the footer of nearly every index, and the whole of a small one
+
+_READ_OVER = 32 << 10  # bytes between two wanted leaves that are cheaper to read than to ask for again
 
 _serial = itertools.count()
 
@@ -99,6 +101,11 @@ class IndexReader:
         self.root = Entry(start, end, footer["rows"], footer["bytes"], self.levels, 0)
 
     @property
+    def fan_out(self) -> int:
+        """The entries of a full inner node."""
+        return self._capacity
+
+    @property
     def levels(self) -> int:
         """The number of levels of nodes, leaves included; the root node's level is one less."""
         return len(self._nodes) + 1
@@ -117,6 +124,39 @@ class IndexReader:
     def leaf(self, ordinal: int) -> Node:
         """The data blocks of a row group."""
         return self.entries(0, ordinal)
+
+    def leaves(self, ordinals: Sequence[int]) -> list[Node]:
+        """The data blocks of several row groups, in ascending order. What is not in memory is read in few requests.
+
+        A request goes on over leaves that nobody asked for if the next wanted one is near, and keeps them all: the
+        neighbours of a leaf are what is read next (PP-45).
+        """
+        missing = [n for n in ordinals if not METADATA.has((self._name, 0, n))]
+        for first, last in self._stretches(missing):
+            offsets, lengths = self._leaf_places
+            begin = int(offsets[first])
+            data = self._bytes(begin, int(offsets[last] + lengths[last]) - begin)
+            for n in range(first, last + 1):
+                at = int(offsets[n]) - begin
+                leaf = data[at : at + int(lengths[n])]
+                METADATA.get((self._name, 0, n), lambda n=n, leaf=leaf: self._parse_leaf(leaf, n), _node_weight)  # type: ignore[misc]
+        return [self.leaf(n) for n in ordinals]
+
+    def _stretches(self, ordinals: Sequence[int]) -> list[tuple[int, int]]:
+        """Runs of leaves that one request each reads, as first and last ordinal."""
+        found: list[tuple[int, int]] = []
+        offsets, lengths = self._leaf_places
+        for n in ordinals:
+            if found and offsets[n] - (offsets[found[-1][1]] + lengths[found[-1][1]]) <= _READ_OVER:
+                found[-1] = (found[-1][0], n)
+            else:
+                found.append((n, n))
+        return found
+
+    @cached_property
+    def _leaf_places(self) -> tuple[Ints, Ints]:
+        batch = self.row_groups().batch
+        return np.asarray(batch["leaf_offset"]), np.asarray(batch["leaf_length"])
 
     def seek(self, lo: bytes, hi: bytes | None) -> range:
         """The ordinals of the row groups that may hold keys of ``[lo, hi)``, by two descents from the root (PP-11)."""
@@ -160,8 +200,11 @@ class IndexReader:
         at = ordinal - inner.first
         assert inner.batch is not None
         offset, length = inner.batch["leaf_offset"][at].as_py(), inner.batch["leaf_length"][at].as_py()
+        return self._parse_leaf(self._bytes(offset, length), ordinal)
+
+    def _parse_leaf(self, data: bytes, ordinal: int) -> Node:
         try:
-            return read_leaf(self._bytes(offset, length), ordinal, inner)
+            return read_leaf(data, ordinal, self.entries(1, ordinal // self._capacity))
         except (struct.error, ValueError) as e:
             raise self._damaged("a leaf cannot be read") from e
 

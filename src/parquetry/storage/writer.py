@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,7 +46,7 @@ RESULT_DDL = ", ".join(f"{f.name} {type_name(f.type)}" for f in _RESULT)
 
 DICTIONARY_ROWS = 20_000  # the first rows of a file, which decide
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values; above it Spark and DuckDB read slower
-_FILE_GROUPS = 128  # row groups of a file: engines read its whole footer to read one of them
+FILE_GROUPS = 128  # row groups of a file: engines read its whole footer to read one of them
 _BUFFER_BYTES = 1 << 20
 _MERGE_ROWS = 262_144  # rows merged at a time: a few row groups, so memory stays bounded
 
@@ -61,12 +61,13 @@ class RunWriter:
     settings: Settings
     describe: Callable[[pa.Table], str] | None = None  # the precise descriptor of a row group, as JSON
     extra_from: int = 0  # a task with fewer rows than this writes no extra blocks
+    sorted_by: int | None = None  # rows come sorted by so many leading key columns only; None: by all of them
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counted = _Counted(batches, self.extra_from)
         files = _Files(self)
         try:
-            for table in _in_pieces(counted, self.schema):
+            for table in _in_pieces(counted, self.schema, self.sorted_by):
                 files.add(table)
             written = files.finish()
         except BaseException as e:
@@ -114,8 +115,11 @@ class _Counted:
             yield batch
 
 
-def _in_pieces(batches: _Counted, schema: TableSchema) -> Iterator[pa.Table]:
-    """The run in pieces of some row groups, sorted and, for keyed tables, with equal keys merged."""
+def _in_pieces(batches: _Counted, schema: TableSchema, sorted_by: int | None = None) -> Iterator[pa.Table]:
+    """The run in pieces of some row groups, sorted and, for keyed tables, with equal keys merged.
+
+    Rows sorted by a part of the key only are sorted by the rest inside each of its values (NA-32).
+    """
     if not schema.keyed:
         for batch in batches:
             yield pa.Table.from_batches([batch])
@@ -128,7 +132,9 @@ def _in_pieces(batches: _Counted, schema: TableSchema) -> Iterator[pa.Table]:
     statement = f"SELECT * FROM ({merge_sql(schema, 'piece', carried=True)}) ORDER BY {order}"
     waiting: list[pa.RecordBatch] = []
     count = 0
-    carry: pa.Table | None = None  # the merged last key of the piece before: more of its rows may follow
+    carry: pa.Table | None = None  # the merged last keys of the piece before: more of their rows may follow
+    prefix = [BLOCK, *schema.key[:sorted_by]]
+    given = b""  # the last prefix that was given out
 
     def merged() -> pa.Table:
         parts = [pa.Table.from_batches(waiting)] if waiting else []
@@ -142,13 +148,34 @@ def _in_pieces(batches: _Counted, schema: TableSchema) -> Iterator[pa.Table]:
         count += batch.num_rows
         if count >= _MERGE_ROWS:
             table = merged()
-            carry = table.slice(table.num_rows - 1).select(waiting[0].schema.names)
+            done = table.num_rows - _last_alike(table, prefix if sorted_by is not None else ())
+            carry = table.slice(done).select(waiting[0].schema.names)
             waiting, count = [], 0
-            if table.num_rows > 1:
-                yield table.slice(0, table.num_rows - 1)
+            if done:
+                if sorted_by is not None:
+                    given = _checked(table, done, schema.key[:sorted_by], given)
+                yield table.slice(0, done)
     if waiting or carry is not None:
         yield merged()
     connection.close()
+
+
+def _checked(table: pa.Table, done: int, prefix: Sequence[str], given: bytes) -> bytes:
+    """The prefix of row ``done - 1``, given out next: rows that come in another order must not make a wrong run."""
+    first, last = (encode_keys([table.slice(i, 1).column(n) for n in prefix])[0].as_py() for i in (0, done - 1))
+    if first <= given:
+        raise AssertionError("the rows of a run came out of order")
+    return bytes(last)
+
+
+def _last_alike(table: pa.Table, prefix: Sequence[str]) -> int:
+    """How many rows at the end have the last row's values of ``prefix``; without one, the last row alone."""
+    alike = np.ones(table.num_rows, bool)
+    for name in prefix:
+        column, last = table.column(name), table.column(name)[table.num_rows - 1]
+        same = pc.equal(column, last) if last.is_valid else pc.is_null(column)
+        alike &= np.asarray(same.combine_chunks().fill_null(False))
+    return max(1, int(alike.sum())) if prefix else 1
 
 
 def _with_block(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -272,7 +299,7 @@ class _Files:
                 boxes=None if self.task.describe is None else self.task.describe(data),
             )
         )
-        if self._out.tell() >= self.task.settings.file_bytes or len(self._groups) == _FILE_GROUPS:
+        if self._out.tell() >= self.task.settings.file_bytes or len(self._groups) == FILE_GROUPS:
             self._close()
 
     def _open(self, first: pa.Table) -> None:

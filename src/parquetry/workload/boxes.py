@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from parquetry.model.box import ONLY_NULL, Box, Interval, disjoint
@@ -31,6 +31,11 @@ def to_boxes(predicate: Predicate, columns: Collection[str] | None = None, limit
     >>> to_boxes(Or((Range("a", lo=10), Range("b", hi=50)))).boxes[0]
     Box(intervals={'a': Interval(lo=10, hi=None, lo_open=False, hi_open=False, nulls=False, values=True)})
     """
+    return _to_boxes(predicate, None if columns is None else tuple(columns), limit)
+
+
+@lru_cache(maxsize=20_000)  # learners and pricing look at the same workload again and again
+def _to_boxes(predicate: Predicate, columns: Collection[str] | None, limit: int) -> Boxes:
     walk = _Walk(columns, limit)
     found = walk.boxes(predicate)
     apart = disjoint(found)

@@ -12,10 +12,11 @@ NAME = "local"
 
 # Rough speeds of one core over Parquet, and what a Spark job costs before its first byte: measured by
 # `./run bench spine`; only their ratios matter here.
-_LOCAL_BYTES_PER_CORE_S = 150e6
-_SPARK_BYTES_PER_CORE_S = 60e6
+LOCAL_BYTES_PER_CORE_S = 150e6
+SPARK_BYTES_PER_CORE_S = 60e6
 _LOCAL_FLOOR_S = 0.003
 _SPARK_FLOOR_S = 0.2
+WORKER_FLOOR_S = 0.25  # what Python workers add to a Spark job, before they read as fast as a local core
 
 
 def choose_executor(plan: Plan) -> Plan:
@@ -31,14 +32,15 @@ def choose_executor(plan: Plan) -> Plan:
     if NAME in plan.off:
         return plan.decide("executor", "spark", "rule 'local' is off", executor="spark")
     size = plan.bytes_estimate
-    local_s = _LOCAL_FLOOR_S + size / (_LOCAL_BYTES_PER_CORE_S * (os.cpu_count() or 1))
-    spark_s = _SPARK_FLOOR_S + size / (_SPARK_BYTES_PER_CORE_S * _spark_cores())
+    local_s = _LOCAL_FLOOR_S + size / (LOCAL_BYTES_PER_CORE_S * (os.cpu_count() or 1))
+    workers_s = WORKER_FLOOR_S + size / (LOCAL_BYTES_PER_CORE_S * spark_cores())
+    spark_s = _SPARK_FLOOR_S + min(workers_s, size / (SPARK_BYTES_PER_CORE_S * spark_cores()))
     chosen = "local" if local_s <= spark_s else "spark"
     why = f"about {size:,} bytes: local {local_s * 1e3:.0f} ms, Spark {spark_s * 1e3:.0f} ms expected"
     return plan.decide("executor", chosen, why, executor=chosen)
 
 
-def _spark_cores() -> int:
+def spark_cores() -> int:
     """The cores of the running Spark session; without one, a session would get this machine's."""
     import sys
 

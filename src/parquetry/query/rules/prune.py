@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from parquetry.layouts.prune import PROOFS, LayoutRegions, prune
+from parquetry.layouts.features import FeatureTable
+from parquetry.layouts.prune import PROOFS, LayoutRegions, Pruned, prune
 from parquetry.layouts.regions import RegionTable, regions
 from parquetry.model.layout import layout_from_json
-from parquetry.model.predicate import And, Anything, columns_of, restrict, text_of
+from parquetry.model.predicate import ANYTHING, And, Anything, Opaque, columns_of, restrict, text_of
 from parquetry.model.state import TableState
+from parquetry.query.bind import TableRef
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.query.rules.extra import NAME as EXTRA_BLOCKS
 from parquetry.query.rules.extra import Routed, choose_extra_block
 from parquetry.storage.cache import METADATA
-from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
 from parquetry.storage.store import Store
 
 
@@ -47,6 +51,7 @@ def explain_filters(plan: Plan, store: Store) -> Plan:
             continue
         schema = t.state.schema
         index = open_snapshot(store, t.deltas, schema)
+        look = partial(prune, index, proofs=proofs, layout=regions_of(t.state), older=older_regions(t.state))
         for ref in t.refs:
             for text in ref.filters:
                 plan = plan.decide("filter", f"{name}: {text}")
@@ -55,15 +60,31 @@ def explain_filters(plan: Plan, store: Store) -> Plan:
                 if isinstance(part, Anything):
                     continue
                 shown = f"{name}: {text_of(part)}"
+                if not columns_of(part) <= set(schema.names):
+                    plan = plan.decide("skips", f"{shown}: nothing", "the view computes the column from what it stores")
+                    continue
                 if t.merge and not columns_of(part) <= set(schema.key):
                     plan = plan.decide("skips", f"{shown}: nothing", "a value is known only after merging deltas")
                     continue
-                found = prune(index, part, proofs=proofs, layout=regions_of(t.state))
-                total = int(np.count_nonzero(~index.extra))
-                skipped = total - int(np.count_nonzero(found.keep))
-                by = ", ".join(f"{n} by {proof}" for proof, n in found.skipped_by.items())
-                plan = plan.decide("skips", f"{shown}: {skipped} of {total} row groups by itself", by)
+                plan = _explain_alone(plan, shown, index, look(part))
+            for o in usable_opaque(ref, t):
+                found = look(ANYTHING, opaque=(o,))
+                plan = _explain_alone(plan, f"{name}: {o.text}", index, found) if found.skipped_by else plan
     return plan
+
+
+def _explain_alone(plan: Plan, shown: str, index: SnapshotIndex, found: Pruned) -> Plan:
+    total = int(np.count_nonzero(~index.extra))
+    skipped = total - int(np.count_nonzero(found.keep))
+    by = ", ".join(f"{n} by {proof}" for proof, n in found.skipped_by.items())
+    return plan.decide("skips", f"{shown}: {skipped} of {total} row groups by itself", by)
+
+
+def usable_opaque(ref: TableRef, t: TablePlan) -> tuple[Opaque, ...]:
+    """The opaque conditions that hold of every stored version of a row."""
+    schema = t.state.schema
+    stored = set(schema.key if t.merge else schema.names)
+    return tuple(o for o in ref.opaque if set(o.columns) <= stored)
 
 
 def _prune_table(
@@ -76,9 +97,12 @@ def _prune_table(
     layout = regions_of(t.state)
     keep, by_statistics = np.zeros(len(index), bool), np.zeros(len(index), bool)
     skipped: dict[str, int] = {}
-    predicates = [restrict(r.predicate, frozenset(schema.key)) if t.merge else r.predicate for r in t.refs]
-    for predicate in predicates:
-        found = prune(index, predicate, proofs=proofs, layout=layout)
+    # A view may show columns that it does not store.
+    usable = frozenset(schema.key if t.merge else schema.names) if t.merge or t.state.view is not None else None
+    predicates = [r.predicate if usable is None else restrict(r.predicate, usable) for r in t.refs]
+    for ref, predicate in zip(t.refs, predicates, strict=True):
+        opaque = usable_opaque(ref, t)
+        found = prune(index, predicate, proofs=proofs, layout=layout, older=older_regions(t.state), opaque=opaque)
         keep |= found.keep
         by_statistics |= found.by_statistics
         skipped = found.skipped_by if len(t.refs) == 1 else {}
@@ -106,13 +130,20 @@ def _prune_table(
 
 
 def regions_of(table: TableState) -> LayoutRegions | None:
-    """The regions of the table's current layout, made once per process."""
-    if table.layout is None:
-        return None
-    layout = table.layout
+    """What is known of the blocks of the table's current layout, made once per process."""
+    return None if table.layout is None else _regions(table, table.layout_id, table.layout)
 
+
+def older_regions(table: TableState) -> list[LayoutRegions]:
+    """The same of the layouts that some deltas still have from before (3.4-10)."""
+    return [_regions(table, layout_id, spec) for layout_id, spec in table.layouts.items()]
+
+
+def _regions(table: TableState, layout_id: int, layout: Mapping[str, Any]) -> LayoutRegions:
     def load() -> LayoutRegions:
         spec = layout_from_json(layout)
-        return LayoutRegions(table.layout_id, spec.columns, RegionTable(regions(spec)), spec.extra)
+        features = FeatureTable(spec)
+        known = features if features.features else None
+        return LayoutRegions(layout_id, spec.columns, RegionTable(regions(spec)), spec.extra, known)
 
-    return METADATA.get(("regions", table.table_id, table.layout_id, id(layout)), load, lambda r: 200 * r.table.count)
+    return METADATA.get(("regions", table.table_id, layout_id, id(layout)), load, lambda r: 200 * r.table.count)

@@ -1,0 +1,169 @@
+"""The layout advisor: learns layouts from the older part of the log and prices them on the newer part, held out.
+
+One sample serves all candidates; today's layout is priced on its real index by the same pruning. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from parquetry.layouts.column_bytes import ColumnBytes, stored_column_bytes
+from parquetry.layouts.price import Asked, PricedLayout
+from parquetry.layouts.sampled import SampledTable
+from parquetry.maintain.advice import KEEP, Advice
+from parquetry.maintain.candidates import Candidate, candidates_of
+from parquetry.maintain.compare import (
+    AdviseOptions,
+    Phase,
+    blocks_in,
+    compare,
+    cuttable,
+    filtered_columns,
+    learner_of,
+    rows_of,
+)
+from parquetry.maintain.relayout import Relaid, RelayoutOptions, default_block_rows, draw_sample, ranges_of
+from parquetry.model.layout import layout_from_json
+from parquetry.model.predicate import Nothing
+from parquetry.model.state import State, TableState
+from parquetry.model.types import is_nested
+from parquetry.query.rules.prune import older_regions, regions_of
+from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LEAST_QUERIES = 4
+_WIDE = 64  # bytes per row; a wider column that is only read is not sampled, its stored size serves
+
+
+def advise(
+    spark: Callable[[], SparkSession],
+    store: Store,
+    state: State,
+    name: str,
+    log: Sequence[Asked],
+    options: AdviseOptions,
+    phase: Phase = lambda _: None,
+) -> Advice:
+    """Compares layouts on the newer part of ``log``, which lists the queries of the table oldest first."""
+    table = state.table(name)
+    candidates_of(options.learners)  # a wrong name is told before any work
+    why_not = _nothing_to_do(table, log, options.layout)
+    if why_not:
+        return Advice(table.name, KEEP, why_not, rows=rows_of(table))
+    possible = [q for q in log if not isinstance(q.predicate, Nothing)]
+    stored = stored_column_bytes(store, table.deltas)
+    phase(f"sampling {table.name}")
+    sampled = sample_for(spark(), store, table, possible, stored, options.layout)
+    today = stored_layout(store, state, table, stored)
+    return replace(compare(table, sampled, today, possible, options, phase), notes=_notes(log, possible, state, table))
+
+
+@dataclass(frozen=True)
+class Winner:
+    """What a rewrite needs of the advice: the winner is learned again, from the whole log."""
+
+    learner: str
+    options: RelayoutOptions
+    predicted: Mapping[str, Any]
+
+
+def winning_options(advice: Advice, table: TableState, log: Sequence[Asked], base: RelayoutOptions) -> Winner:
+    chosen, today = advice.chosen, advice.today
+    assert chosen is not None
+    assert today is not None
+    options = Candidate(chosen.learner, chosen.settings).options(base, cuttable(table, filtered_columns(log)))
+    predicted = {
+        "layout": chosen.label,
+        "bytes_per_query": round(chosen.bytes_per_query),
+        "rows_per_query": round(chosen.rows_per_query),
+        "bytes_per_query_before": round(today.bytes_per_query),
+        "held_out_queries": advice.held_out,
+    }
+    return Winner(chosen.learner, options, predicted)
+
+
+def kept(state: State, name: str, advice: Advice) -> Relaid:
+    """The outcome of a rewrite that the advisor advises against: the table as it is."""
+    table = state.table(name)
+    size = sum(d.bytes for d in table.deltas)
+    spec = None if table.layout is None else layout_from_json(table.layout)
+    return Relaid(
+        table.name,
+        learner_of(table),
+        blocks_in(table),
+        rows_of(table),
+        size,
+        size,
+        state.version,
+        spec,  # type: ignore[arg-type]
+        sum(d.extra_rows for d in table.deltas),
+        applied=False,
+        reason=advice.reason,
+    )
+
+
+def sample_for(
+    spark: SparkSession,
+    store: Store,
+    table: TableState,
+    queries: Sequence[Asked],
+    stored: ColumnBytes,
+    options: RelayoutOptions,
+) -> SampledTable:
+    """One sample with the key, all columns that the queries filter, and those they read unless they are wide."""
+    schema = table.schema
+    needed = {*schema.key, *filtered_columns(queries), *(options.columns or ())}
+    if options.within is not None:
+        needed.add(ranges_of(table, options).column)
+    needed |= {c for q in queries for o in q.query.opaque for c in o.columns}
+    needed |= {c for q in queries for c in q.columns if stored.per_row.get(c, 0.0) <= _WIDE}
+    columns = [c.name for c in schema.columns if c.name in needed and not is_nested(c.arrow)]
+    drawn = draw_sample(spark, store, table, columns, options)
+    return SampledTable(drawn, schema, table.settings, rows_of(table))
+
+
+def stored_layout(store: Store, state: State, table: TableState, stored: ColumnBytes) -> PricedLayout:
+    """The table as it is: its real index, pruned as a query would; what is not visible yet is left out."""
+    deltas = tuple(d for d in table.deltas if d.t_hi <= state.qt) or table.deltas
+    index = open_snapshot(store, deltas, table.schema)
+    merged_by = table.schema.key if table.schema.keyed and len(deltas) > 1 else ()
+    return PricedLayout(index, regions_of(table), stored, tuple(older_regions(table)), tuple(merged_by))
+
+
+def _nothing_to_do(table: TableState, log: Sequence[Asked], layout: RelayoutOptions) -> str:
+    rows = rows_of(table)
+    if not rows:
+        return f"'{table.name}' has no rows; ingest first"
+    if not log:
+        return f"the log has no query of '{table.name}'; run queries, or add some with 'workload import'"
+    least = layout.block_rows or default_block_rows(table)
+    if rows < 2 * least:
+        return f"'{table.name}' has {rows:,} rows, less than two blocks of {least:,}: every query reads one row group"
+    if all(isinstance(q.predicate, Nothing) for q in log):
+        return f"no row can satisfy any of the {len(log)} logged queries: their filters contradict themselves"
+    if not any(q.filters for q in log):
+        return f"all {len(log)} logged queries of '{table.name}' read the whole table: no layout lets them skip"
+    useful = sum(not isinstance(q.predicate, Nothing) for q in log)
+    if useful < _LEAST_QUERIES:
+        return f"the log has {useful} usable queries of '{table.name}'; {_LEAST_QUERIES} are needed to hold some back"
+    return ""
+
+
+def _notes(log: Sequence[Asked], possible: Sequence[Asked], state: State, table: TableState) -> tuple[str, ...]:
+    notes = []
+    if len(possible) < len(log):
+        notes.append(f"{len(log) - len(possible)} queries can never match and were left out")
+    whole = sum(not q.filters for q in possible)
+    if whole:
+        notes.append(f"{whole} of {len(possible)} queries read the whole table under any layout")
+    hidden = sum(d.t_hi > state.qt for d in table.deltas)
+    if hidden:
+        notes.append(f"{hidden} deltas are not visible yet; today's figures leave them out")
+    if table.layout is not None and table.layout.get("extra"):
+        notes.append("today's extra blocks are not priced: today may read less than told here")
+    return tuple(notes)

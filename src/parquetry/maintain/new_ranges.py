@@ -1,0 +1,74 @@
+"""New calendar ranges of a nested layout: learned when a compaction rewrites their rows anyway (WP-19).
+
+Until then they lie in the last range, so ingest never waits for a layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.errors import ParquetryError
+from parquetry.layouts.nested import end_of, extend_nested
+from parquetry.layouts.route import literal
+from parquetry.model.delta import Delta
+from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.state import TableState
+from parquetry.model.workload import LoggedQuery
+from parquetry.storage.frames import scan
+from parquetry.storage.index_reader import open_index
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE_ROWS = 250_000  # of the new ranges' rows
+
+Workload = Callable[[str], Sequence[LoggedQuery]]
+"""The newest logged queries of a table, by its name."""
+
+
+def with_new_ranges(
+    spark: SparkSession, store: Store, table: TableState, deltas: Sequence[Delta], workload: Workload
+) -> NestedLayout | None:
+    """The table's layout with parts for calendar units that ``deltas`` bring; None when it stays as it is.
+
+    Whether there are such rows is known from the indexes; only then a sample of these rows is drawn. A layout with
+    extra blocks stays: its older deltas would lose theirs.
+    """
+    if table.layout is None or table.layout["kind"] != "nested":
+        return None
+    spec = layout_from_json(table.layout)
+    if not isinstance(spec, NestedLayout) or spec.extra:
+        return None
+    until = end_of(spec)
+    if until is None:
+        return None
+    rows = _rows_from(store, table, deltas, spec.column, until)
+    if rows < spec.options["block_rows"]:
+        return None
+    columns = list(dict.fromkeys([spec.column, *spec.options["inside"]["columns"]]))
+    quoted = {c: "`" + c.replace("`", "``") + "`" for c in columns}
+    rate = min(1.0, SAMPLE_ROWS / rows)
+    frame = scan(spark, store, table.schema, deltas).where(f"{quoted[spec.column]} >= {literal(until)}")
+    frame = frame.select(*quoted.values()).sample(fraction=rate, seed=0) if rate < 1 else frame.select(*quoted.values())
+    arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
+    try:
+        return extend_nested(spec, frame.toArrow().cast(arrow), rate, workload(table.name))
+    except ParquetryError:
+        return None  # the rows stay in the last range: no reason to hold a compaction up
+
+
+def _rows_from(store: Store, table: TableState, deltas: Sequence[Delta], column: str, start: object) -> int:
+    """At most so many rows of the deltas have a value of at least ``start``, by their indexes."""
+    arrow = table.schema.column(column).arrow
+    found = 0
+    for delta in deltas:
+        groups = open_index(store, delta.index).row_groups()
+        highs = groups.stat("max", column, arrow)
+        reaches = pc.fill_null(pc.greater_equal(highs, pa.scalar(start, arrow)), False)
+        found += int(groups.rows[reaches.to_numpy(zero_copy_only=False)].sum())
+    return found

@@ -1,0 +1,250 @@
+"""Gives some ranges of a nested layout a new layout and rewrites only the files that hold rows of them.
+
+Every delta in the table's layout is replaced by one that lists its untouched files again and new files for the others,
+all in one commit. A file that holds rows of a neighbouring range too is rewritten with it. Deltas of older layouts
+stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquetry import failpoints
+from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
+from parquetry.errors import CommitConflict, ParquetryError, SchemaError
+from parquetry.ingest.failure import explain_failure
+from parquetry.layouts.nested import asked_of, learn_part, rows_by_range
+from parquetry.layouts.route import literal
+from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.maintain.relayout import (
+    LEASE_S,
+    TASK_BYTES,
+    Phase,
+    Relaid,
+    RelayoutOptions,
+    layout_columns,
+    learn_options,
+)
+from parquetry.model.box import Interval
+from parquetry.model.delta import Delta
+from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
+from parquetry.model.workload import LoggedQuery
+from parquetry.storage.attempt import attempt, clean_up
+from parquetry.storage.delta_writer import new_delta_id, write_delta
+from parquetry.storage.frames import scan
+from parquetry.storage.kept import keep_files
+from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Parts ``first`` to ``last`` of a nested layout: neighbours, so that their blocks are one run of numbers."""
+
+    spec: NestedLayout
+    first: int
+    last: int
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        starts = self.spec.first_blocks
+        return starts[self.first], starts[self.last] + self.spec.parts[self.last].blocks - 1
+
+    def renumbered(self, after: NestedLayout, block: int) -> int:
+        """The number that a block of another part has in the new layout."""
+        part = int(np.searchsorted(self.spec.first_blocks, block, "right")) - 1
+        return block - self.spec.first_blocks[part] + after.first_blocks[part]
+
+
+def choose_ranges(table: TableState, text: str) -> Chosen:
+    """The parts that ``FROM..TO`` touches, both ends included; either may be left out."""
+    if table.layout is None or table.layout["kind"] != "nested":
+        raise SchemaError(f"'{table.name}' is not laid out in ranges; relayout it with 'within' first")
+    spec = layout_from_json(table.layout)
+    assert isinstance(spec, NestedLayout)
+    if spec.extra:
+        raise SchemaError(f"'{table.name}' has extra blocks, which belong to all ranges; relayout the whole table")
+    low, dots, high = text.partition("..")
+    if not dots:
+        raise SchemaError(f"'{text}' is no range; write FROM..TO, either end may be left out")
+    arrow = table.schema.column(spec.column).arrow
+    wanted = Interval(_value(low, arrow, text), _value(high, arrow, text), nulls=not low)
+    met = [i for i, own in enumerate(spec.ranges) if not own.intersect(wanted).empty]
+    if not met:
+        raise SchemaError(f"'{text}' ends before it begins")
+    return Chosen(spec, met[0], met[-1])
+
+
+def _value(text: str, arrow: pa.DataType, whole: str) -> Any:
+    if not text.strip():
+        return None
+    zoned = pa.types.is_timestamp(arrow) and arrow.tz is not None
+    for kind in (arrow, pa.timestamp("us")) if zoned else (arrow,):
+        try:
+            value = pa.scalar(text.strip()).cast(kind).as_py()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+        return value if kind is arrow else value.replace(tzinfo=UTC)  # a time without a zone is taken as UTC
+    raise SchemaError(f"'{text}' in '{whole}' is no value of type {arrow}")
+
+
+def relayout_ranges(
+    catalog: Catalog,
+    store: Store,
+    spark: SparkSession,
+    name: str,
+    learner: str,
+    workload: Sequence[LoggedQuery],
+    options: RelayoutOptions,
+    holder: str,
+    phase: Phase = lambda _: None,
+) -> Relaid:
+    """Learns the ranges that ``options.range`` names again and rewrites their files; all other files stay."""
+    assert options.range is not None
+    if options.within is not None or options.extra_space:
+        raise SchemaError("the ranges are there already: leave 'within' and 'extra_space' out")
+    table = catalog.state().table(name)
+    lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
+    if lease is None:
+        raise CommitConflict(f"another worker is rewriting '{table.name}' right now; try again when it is done")
+    with catalog.keep(lease, LEASE_S) as kept, ExitStack() as attempts:
+        table = catalog.state().table(name)
+        chosen = choose_ranges(table, options.range)
+        deltas = [d for d in table.deltas if d.layout_id == table.layout_id]
+        made: list[str] = []
+        try:
+            spec = _learn(spark, store, table, deltas, chosen, learner, workload, options, phase)
+            after = replace(table, layout=spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
+            edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
+            rows = before = size = 0
+            for delta in deltas:
+                made.append(new_delta_id())
+                attempts.enter_context(attempt(catalog, made[-1], holder))
+                touched = _touched(store, table, delta, chosen)
+                old = sum(delta.files[i].rows for i in touched)
+                phase(f"rewriting {old:,} of {delta.rows:,} rows in {len(touched)} of {len(delta.files)} files")
+                new = _rewrite(spark, store, after, delta, touched, chosen, spec, made[-1])
+                failpoints.reach("relayout.before_commit")
+                edits.append(ReplaceDeltas(table.table_id, (delta.delta_id,), new))
+                rows, before = rows + old, before + sum(delta.files[i].bytes for i in touched)
+                size += sum(f.bytes for f in new.files if f not in delta.files)
+            detail = {"table": table.name, "learner": learner, "range": options.range, "blocks": spec.blocks}
+            commit = catalog.commit(edits, kind="relayout", lease=kept.lease, detail=detail)
+        except BaseException as e:
+            for delta_id in made:
+                clean_up(catalog, store, table.table_id, delta_id)
+            if isinstance(e, ParquetryError) or not isinstance(e, Exception):
+                raise
+            raise explain_failure(e, table.name) from e
+    return Relaid(table.name, learner, spec.blocks, rows, before, size, commit.version, spec)
+
+
+def _learn(
+    spark: SparkSession,
+    store: Store,
+    table: TableState,
+    deltas: Sequence[Delta],
+    chosen: Chosen,
+    learner: str,
+    workload: Sequence[LoggedQuery],
+    options: RelayoutOptions,
+    phase: Phase,
+) -> NestedLayout:
+    spec = chosen.spec
+    wanted = replace(options, block_rows=options.block_rows or spec.options.get("block_rows"))
+    columns = layout_columns(table, learner, workload, wanted)
+    rows = sum(int(_rows_reaching(store, table, d, chosen)) for d in deltas)
+    rate = min(1.0, options.sample_rows / max(1, rows))
+    sampled = list(dict.fromkeys([*columns, spec.column]))
+    phase(f"sampling {', '.join(sampled)}")
+    quoted = {c: "`" + c.replace("`", "``") + "`" for c in sampled}
+    frame = scan(spark, store, table.schema, deltas).where(_inside(quoted[spec.column], chosen))
+    frame = frame.select(*quoted.values())
+    if rate < 1:
+        frame = frame.sample(fraction=rate, seed=options.seed)
+    sample = frame.toArrow().cast(pa.schema([pa.field(c, table.schema.column(c).arrow) for c in sampled]))
+    how = learn_options(table, columns, rate, wanted)
+    phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
+    parts = list(spec.parts)
+    by_range = rows_by_range(spec.boundaries, sample.column(spec.column))
+    for i in range(chosen.first, chosen.last + 1):
+        queries = asked_of(workload, spec.column, spec.ranges[i])
+        parts[i] = learn_part(learner, sample.take(by_range[i]), queries, how, options.cells)
+    return replace(spec, parts=tuple(parts))
+
+
+def _inside(column: str, chosen: Chosen) -> str:
+    lo, hi = chosen.spec.ranges[chosen.first].lo, chosen.spec.ranges[chosen.last].hi
+    parts = [f"{column} >= {literal(lo)}"] if lo is not None else []
+    parts += [f"{column} < {literal(hi)}"] if hi is not None else []
+    both = " AND ".join(parts) or "TRUE"
+    return f"({both}) OR {column} IS NULL" if lo is None else both
+
+
+def _reaching(store: Store, table: TableState, delta: Delta, chosen: Chosen) -> Any:
+    """Which row groups of a delta hold blocks of the chosen ranges."""
+    low, high = chosen.blocks
+    first, last = open_snapshot(store, [delta], table.schema).block_span
+    return (first <= high) & (last >= low)
+
+
+def _rows_reaching(store: Store, table: TableState, delta: Delta, chosen: Chosen) -> int:
+    rows = open_snapshot(store, [delta], table.schema).rows
+    return int(rows[_reaching(store, table, delta, chosen)].sum())
+
+
+def _touched(store: Store, table: TableState, delta: Delta, chosen: Chosen) -> list[int]:
+    """The ordinals of the delta's files with such row groups: neighbours in the run, as the blocks are.
+
+    All of them if the table got columns since: a delta's files have one schema.
+    """
+    if delta.schema_id != table.schema_id:
+        return list(range(len(delta.files)))
+    index = open_snapshot(store, [delta], table.schema)
+    return np.unique(index.path_of[_reaching(store, table, delta, chosen)]).tolist()  # type: ignore[no-any-return]
+
+
+def _rewrite(
+    spark: SparkSession,
+    store: Store,
+    table: TableState,
+    delta: Delta,
+    touched: Sequence[int],
+    chosen: Chosen,
+    spec: NestedLayout,
+    delta_id: str,
+) -> Delta:
+    others = set(range(len(delta.files))) - set(touched)
+    size = sum(delta.files[i].bytes for i in touched)
+    tasks = -(-size // TASK_BYTES)
+    frame = scan(spark, store, table.schema, [delta], keep={delta.files[i].path for i in touched})
+    written = write_delta(
+        with_blocks(frame, table.layout),
+        store=store,
+        table_id=table.table_id,
+        delta_id=delta_id,
+        schema=table.schema,
+        schema_id=table.schema_id,
+        layout_id=table.layout_id,
+        settings=table.settings,
+        tasks=1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism),
+        blocks=blocks_of(table.layout),
+        describe=descriptor_of(table.layout, table.settings),
+        level=delta.level,
+        times=(delta.t_lo, delta.t_hi),
+        expected_rows=sum(delta.files[i].rows for i in touched),
+        kept=keep_files(store, delta, table.schema, others, lambda block: chosen.renumbered(spec, block)),
+    )
+    assert written.delta is not None, "a delta has rows"
+    return written.delta

@@ -1,0 +1,134 @@
+"""Cuts a plan that Spark runs into even splits for scan workers, where these are expected to be sooner done."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from parquetry.errors import QueryError
+from parquetry.layouts.features import opaque_conditions
+from parquetry.layouts.prune import Mask
+from parquetry.model.key_ranges import key_ranges
+from parquetry.model.layout import layout_from_json
+from parquetry.model.predicate import restrict
+from parquetry.query.local_plan import Refusal
+from parquetry.query.partials import PartialPlan, plan_in_parts
+from parquetry.query.plan import Plan, TablePlan
+from parquetry.query.rules.executor import (
+    LOCAL_BYTES_PER_CORE_S,
+    SPARK_BYTES_PER_CORE_S,
+    WORKER_FLOOR_S,
+    spark_cores,
+)
+from parquetry.query.scan_workers import ScanPlan
+from parquetry.splits.assignment import assign, assign_by_delta
+from parquetry.splits.boundary import shorten_columns
+from parquetry.splits.delta_index import DeltaIndex
+from parquetry.splits.progressive import Precision, cut_into_splits
+from parquetry.splits.ranges import KeyRanges
+from parquetry.splits.selection import Wish
+from parquetry.storage.snapshot_index import SnapshotIndex
+from parquetry.storage.store import Store
+
+NAME = "scan_workers"
+
+# A round of index reads and one node, as bytes that a worker scans in the same time.
+_ROUND_BYTES, _NODE_BYTES = 100e3, 10e3
+
+
+def cut_for_workers(plan: Plan, store: Store, asked: int | None) -> Plan:
+    """Adds a scan plan for queries that Spark runs; ``asked`` is the caller's number of splits."""
+    if plan.executor != "spark":
+        return plan
+    if NAME in plan.off:
+        return plan.decide("scan", "Spark's own reader", f"rule '{NAME}' is off")
+    if asked is not None and asked < 1:
+        raise QueryError(f"the number of splits must be at least 1, not {asked}")
+    started = time.perf_counter()
+    parts = _parts(plan, store, asked)
+    if isinstance(parts, Refusal):
+        return plan.decide("scan", "Spark's own reader", parts.reason)
+    ((name, t),) = plan.tables.items()
+    assert t.index is not None
+    assert t.keep is not None
+    cores = spark_cores()
+    settings = t.state.settings
+    if asked is not None:
+        wish, precision = Wish(asked), Precision()
+    else:
+        most = max(cores, math.ceil(plan.bytes_estimate / settings.max_split_bytes))
+        wish = Wish(most, min_size=settings.min_split_bytes / t.column_share)
+        precision = Precision(round_size=_ROUND_BYTES / t.column_share, node_size=_NODE_BYTES / t.column_share)
+    schema = t.state.schema
+    index = DeltaIndex(t.index, t.deltas, store, t.keep)
+    shorten = shorten_columns([schema.column(k).arrow for k in schema.key])
+    ranges = _ranges(t, t.index, t.keep)
+    splits = cut_into_splits(index, ranges, wish, precision, shorten)
+    touched = index.rows_touched(ranges)
+    if lazily := schema.keyed and not t.merge and len(t.deltas) > 1:
+        tasks = assign_by_delta(t.index, t.keep, t.deltas, splits.wanted, touched)
+    else:
+        tasks = assign(splits.splits, t.index, t.keep, t.deltas, touched)
+    spent = (time.perf_counter() - started) * 1e3
+    decided = f"{name}: {len(tasks)} splits, one task each{', delta by delta' if lazily else ''}"
+    why = (
+        f"P {wish.splits}{f' for {cores} cores' if asked is None else ' as asked'}, θ {precision.theta:g}, "
+        f"{splits.rounds} rounds, {splits.nodes} index nodes, estimated skew {splits.skew:.2f}, {spent:.1f} ms"
+    )
+    return plan.decide("scan", decided, why, scan=ScanPlan(ranges, splits, precision.theta, tuple(tasks), parts, spent))
+
+
+def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | Refusal:
+    """What workers compute (None: rows), or why Spark's own reader is taken."""
+    local = plan.bound.local
+    if isinstance(local, Refusal):
+        return local
+    (t,) = plan.tables.values()
+    if t.stored:
+        return Refusal("a view answers it")
+    if t.index is None or t.keep is None or not t.keep.any():
+        return Refusal("there is nothing to read")
+    if t.state.view is not None:
+        return Refusal("it reads a view")
+    if not store.local:
+        return Refusal("workers read local storage roots only")
+    if unsplittable := _mixed(t, t.index, t.keep):
+        return Refusal(unsplittable)
+    if asked is None and not _pays(plan):
+        return Refusal(f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers")
+    parts = plan_in_parts(plan.bound.sql, next(iter(plan.tables)), t.state.readable, local, t.rows)
+    if isinstance(parts, PartialPlan):
+        return parts
+    if asked is None or local.aggregated or local.limit is not None:
+        return parts
+    return None
+
+
+def _pays(plan: Plan) -> bool:
+    per_core = plan.bytes_estimate / spark_cores()
+    return per_core * (1 / SPARK_BYTES_PER_CORE_S - 1 / LOCAL_BYTES_PER_CORE_S) > WORKER_FLOOR_S
+
+
+def _mixed(t: TablePlan, index: SnapshotIndex, keep: Mask) -> str:
+    """Why the key order of the deltas does not fit together; empty where it does."""
+    known = {0: None, **t.state.layouts, t.state.layout_id: t.state.layout}
+    used = {d.layout_id for d in t.deltas}
+    if not used <= known.keys():
+        return "a delta has a layout that is no longer known"
+    # A worker routes rows of a row group with several blocks, and only Spark evaluates opaque conditions exactly.
+    if any(opaque_conditions(layout_from_json(spec)) for i in used if (spec := known[i]) is not None):
+        return "its layout has conditions that only Spark can route by"
+    if t.merge and (len(used) > 1 or bool(index.extra[keep].any())):
+        return "deltas that merge lie in different layouts"
+    return ""
+
+
+def _ranges(t: TablePlan, index: SnapshotIndex, keep: Mask) -> KeyRanges:
+    """The prefix key ranges of the query in every block (PP-13); all keys when its filters give none."""
+    schema = t.state.schema
+    (ref,) = t.refs
+    copies = np.unique(index.block_span[0][index.extra & keep]).tolist()
+    found = key_ranges(restrict(ref.predicate, frozenset(schema.key)), schema, [*index.blocks, *copies])
+    return KeyRanges.everything() if found is None else KeyRanges(found)

@@ -1,0 +1,215 @@
+"""What changes of a view's sources make of the view, as Spark frames (NA-28, NA-30).
+
+One step goes from timestamp ``built`` to ``until``. With two or more sources the change of the join is taken apart:
+the change of each source, joined with what the sources before it are after the step and those behind it were before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parquetry.model.delta import Delta
+from parquetry.model.state import State, TableState
+from parquetry.model.view import ROWS, ViewColumn, ViewSpec
+from parquetry.storage.frames import scan
+from parquetry.storage.merge import ORDER, merge_frame
+from parquetry.storage.store import Store
+from parquetry.views.nearby import files_near
+from parquetry.views.normalize import quoted
+from parquetry.views.project import visible_columns, visible_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SIGN = "__sign"
+
+
+def argument_name(index: int) -> str:
+    return f"__a{index}"
+
+
+def rows_text(spec: ViewSpec) -> str:
+    """Spark SQL for the rows below the view's aggregates: its groups, and each aggregate's argument."""
+    selected = [f"{c.argument} AS {quoted(c.name)}" for c in spec.groups]
+    selected += [f"{c.argument} AS {argument_name(i)}" for i, c in enumerate(spec.aggregates) if c.argument != "*"]
+    where = f" WHERE {spec.where}" if spec.where else ""
+    return f"SELECT {', '.join(selected)} FROM {_from_text(spec, [s.alias for s in spec.sources])}{where}"
+
+
+def _from_text(spec: ViewSpec, tables: Sequence[str]) -> str:
+    parts = [f"{quoted(t)} AS {quoted(s.alias)}" for s, t in zip(spec.sources, tables, strict=True)]
+    return parts[0] + "".join(f" JOIN {p} ON {s.on}" for p, s in zip(parts[1:], spec.sources[1:], strict=True))
+
+
+def definition_text(spec: ViewSpec, tables: Sequence[str], bare: Collection[str] = ()) -> str:
+    """The definition as the view understands it, over tables of these names; ``bare`` columns have no AS."""
+    selected = [
+        c.argument if c.name in bare else f"{c.argument if c.function == 'group' else _call(c)} AS {quoted(c.name)}"
+        for c in spec.columns
+    ]
+    where = f" WHERE {spec.where}" if spec.where else ""
+    groups = ", ".join(c.argument for c in spec.groups)
+    return f"SELECT {', '.join(selected)} FROM {_from_text(spec, tables)}{where} GROUP BY {groups}"
+
+
+def _call(c: ViewColumn) -> str:
+    return f"{c.function}({'1' if c.argument == '*' else c.argument})"
+
+
+def aggregated(spec: ViewSpec, rows: DataFrame) -> DataFrame:
+    """The stored columns of the groups of ``rows``; rows with a negative ``__sign`` are taken away."""
+    from pyspark.sql import functions as F
+
+    signed = _SIGN in rows.columns
+    made: list[Any] = []
+    for i, c in enumerate(spec.aggregates):
+        value = F.lit(1) if c.argument == "*" else F.col(argument_name(i))
+        stored = spec.stored(c)
+        if c.function in ("min", "max"):
+            made.append(getattr(F, c.function)(value).alias(stored[0]))
+            continue
+        if c.function != "count":
+            # An average of integers sums doubles as Spark does; minus the smallest integer needs a wider one.
+            summed = value.cast(c.type) if c.type in ("double", "bigint") else value
+            made.append(F.sum(_signed(summed) if signed else summed).alias(stored[0]))
+        if c.function == "count" or len(stored) > 1:
+            made.append(_count(value, signed).alias(stored[-1]))
+    if spec.hides_rows:
+        made.append(_count(F.lit(1), signed).alias(ROWS))
+    groups = [F.col(quoted(c.name)) for c in spec.groups]
+    if not made:
+        return rows.select(*groups).distinct()
+    return rows.groupBy(*groups).agg(*made)
+
+
+def _signed(value: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.when(F.col(_SIGN) > 0, value).otherwise(-value)
+
+
+def _count(value: Any, signed: bool) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.sum(F.when(value.isNotNull(), F.col(_SIGN)).otherwise(F.lit(0))) if signed else F.count(value)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The sources of a view before and after a step, and what lies between."""
+
+    session: SparkSession
+    store: Store
+    state: State
+    spec: ViewSpec
+    built: int
+    until: int
+
+    def frame(self) -> DataFrame:
+        """The view's delta of this step, unsorted."""
+        if self.spec.how == "merge":
+            return aggregated(self.spec, _union(self._changed(plus=True)))
+        minus, plus = self._changed(plus=False), self._changed(plus=True)
+        if self.spec.how == "retract":
+            return self._retracted(plus, minus)
+        return self._recomputed(_union([*plus, *minus]))
+
+    def _retracted(self, plus: Sequence[DataFrame], minus: Sequence[DataFrame]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        parts = [p.withColumn(_SIGN, F.lit(1).cast("bigint")) for p in plus]
+        parts += [m.withColumn(_SIGN, F.lit(-1).cast("bigint")) for m in minus]
+        changed = aggregated(self.spec, _union(parts))
+        zero = [F.coalesce(F.col(quoted(n)), F.lit(0)) != 0 for n in changed.columns if n not in self._groups]
+        moved = zero[0]
+        for z in zero[1:]:
+            moved = moved | z
+        return changed.where(moved)
+
+    def _recomputed(self, changed: DataFrame) -> DataFrame:
+        """The aggregates, as of now, of the groups in ``changed``; without a row a group is stored as gone."""
+        from pyspark.sql import functions as F
+
+        touched = changed.select(*[F.col(quoted(g)) for g in self._groups]).distinct()
+        renamed = touched.select(*[F.col(quoted(g)).alias(f"__g{i}") for i, g in enumerate(self._groups)])
+        on = [F.col(quoted(g)).eqNullSafe(F.col(f"__g{i}")) for i, g in enumerate(self._groups)]
+        now = self._rows([self._content(t, self.until) for t in self._tables])
+        fresh = aggregated(self.spec, now.join(renamed, on, "left_semi"))
+        joined = renamed.join(fresh, on, "left")
+        values = [c for c in fresh.columns if c not in (*self._groups, ROWS)]
+        return joined.select(
+            *[F.col(f"__g{i}").alias(g) for i, g in enumerate(self._groups)],
+            *[F.col(quoted(v)) for v in values],
+            F.coalesce(F.col(ROWS), F.lit(0).cast("bigint")).alias(ROWS),
+        )
+
+    def rows_in_order(self) -> DataFrame:
+        """The rows below the aggregates of the one changed source, in the order of its file."""
+        return _union(self._changed(plus=True)).coalesce(1)
+
+    @property
+    def _groups(self) -> list[str]:
+        return [c.name for c in self.spec.groups]
+
+    @property
+    def _tables(self) -> list[TableState]:
+        by_id = {t.table_id: t for t in self.state.tables.values()}
+        return [by_id[s.table_id] for s in self.spec.sources]
+
+    def _changed(self, *, plus: bool) -> list[DataFrame]:
+        """The joined rows that are new (``plus``) or gone, one frame for each source that changed."""
+        found = []
+        for i, t in enumerate(self._tables):
+            deltas = [d for d in t.deltas if self.built < d.t_lo and d.t_hi <= self.until]
+            if not deltas or (not plus and not t.schema.keyed):
+                continue
+            if self.spec.how == "merge" or not t.schema.keyed:
+                changed = _visible(scan(self.session, self.store, t.schema, deltas), t)
+            else:
+                changed = self._content(t, self.until if plus else self.built, deltas)
+            before = [self._content(s, self.until) for s in self._tables[:i]]
+            behind = [self._content(s, self.built) for s in self._tables[i + 1 :]]
+            found.append(self._rows([*before, changed, *behind]))
+        return found
+
+    def _keys(self, t: TableState, deltas: Sequence[Delta]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        stored = scan(self.session, self.store, t.schema, deltas)
+        return stored.select(*[F.col(quoted(k)).alias(f"__k{i}") for i, k in enumerate(t.schema.key)]).distinct()
+
+    def _content(self, t: TableState, at: int, changed: Sequence[Delta] = ()) -> DataFrame:
+        """The rows of a table at a timestamp as a query sees them; only those whose keys ``changed`` has, if given."""
+        from pyspark.sql import functions as F
+
+        deltas = [d for d in t.deltas if d.t_hi <= at]
+        near = files_near(self.store, t, deltas, changed) if changed else None
+        stored = scan(self.session, self.store, t.schema, deltas, near)
+        if changed:
+            same = [F.col(quoted(k)).eqNullSafe(F.col(f"__k{i}")) for i, k in enumerate(t.schema.key)]
+            stored = stored.join(F.broadcast(self._keys(t, changed)), same, "left_semi")
+        merged = merge_frame(stored, t.schema) if t.schema.keyed and len(deltas) > 1 else stored
+        return _visible(merged, t)
+
+    def _rows(self, frames: Sequence[DataFrame]) -> DataFrame:
+        for source, frame in zip(self.spec.sources, frames, strict=True):
+            frame.createOrReplaceTempView(quoted(source.alias))
+        return self.session.sql(rows_text(self.spec))
+
+
+def _visible(frame: DataFrame, t: TableState) -> DataFrame:
+    """Stored rows with the columns that a query names."""
+    if t.view is None:
+        return frame.drop(ORDER)
+    spec = t.view.spec
+    there = visible_rows(spec, quoted)
+    return (frame.where(there) if there else frame).selectExpr(*visible_columns(spec, quoted, duck=False))
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    first, *more = frames
+    for f in more:
+        first = first.unionByName(f)
+    return first

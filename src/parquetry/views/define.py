@@ -1,0 +1,261 @@
+"""Reads a view's definition, and refuses with the reason what cannot be kept up from deltas (NA-29)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from parquetry.errors import SchemaError, UnknownColumn
+from parquetry.model.schema import TableSchema
+from parquetry.model.state import State, TableState
+from parquetry.model.types import is_nested
+from parquetry.model.view import ROWS, ViewColumn, ViewSource
+from parquetry.views.normalize import conjuncts, expression, normal, text_of
+from parquetry.workload.sql_text import parse_query
+
+AGGREGATES: dict[type[exp.Expr], str] = {
+    exp.Sum: "sum",
+    exp.Count: "count",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Avg: "avg",
+}
+_READ_ARGS = {"expressions", "from_", "where", "group", "joins", "kind"}
+_NAMES = {"with_": "WITH", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT", "distinct": "DISTINCT"}
+_CHANGING = {
+    "now", "current_date", "current_timestamp", "current_time", "localtimestamp", "rand", "randn", "random", "uuid",
+    "shuffle", "monotonically_increasing_id", "spark_partition_id", "input_file_name", "current_user", "user",
+    "session_user", "unix_timestamp", "curdate",
+}  # fmt: skip
+"""Functions whose value is another one the next time: what was added could never be found again."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition that can be maintained; types are not known yet. ``key`` is the order of the groups."""
+
+    sql: str
+    sources: tuple[ViewSource, ...]
+    tables: tuple[TableState, ...]
+    columns: tuple[ViewColumn, ...]
+    where: str
+    key: tuple[str, ...]
+    bare: frozenset[str]  # groups selected as plain columns, without AS
+
+
+def read_definition(sql: str, state: State, order: Sequence[str] = ()) -> Definition:
+    """The parts of ``SELECT groups and aggregates FROM table [JOIN …] [WHERE …] GROUP BY groups``."""
+    query = parse_query(sql)
+    if not isinstance(query, exp.Select):
+        raise _refused("it is not a plain SELECT")
+    for part, value in query.args.items():
+        if value and part not in _READ_ARGS:
+            raise _refused(f"it has {_NAMES.get(part, part.strip('_').upper())}; a view holds groups, put it above")
+    if next(query.find_all(exp.Subquery, exp.Exists), None) or len(list(query.find_all(exp.Select))) > 1:
+        raise _refused("it has a subquery")
+    if next(query.find_all(exp.Window), None):
+        raise _refused("it has a window function, which one new row can change everywhere")
+    _check_functions(query)
+    sources, tables = _sources(query, state)
+    qualifiers = [s.alias.lower() for s in sources] if len(sources) == 1 else []
+    _check_columns(query, sources, tables)
+    where = query.args.get("where")
+    groups = _groups(query, qualifiers, tables)
+    columns = [_column(e, groups, qualifiers) for e in query.expressions]
+    _check_list(columns, groups)
+    wanted = [next((c.name for c in columns if c.name.lower() == o.lower()), o) for o in order]
+    grouped = [c.name for c in columns if c.function == "group"]
+    for o in wanted:
+        if o not in grouped:
+            raise SchemaError(f"'{o}' of ORDER BY is no group of the view; groups: {', '.join(grouped)}")
+    key = tuple(dict.fromkeys([*wanted, *grouped]))
+    condition = " AND ".join(f"({text_of(c)})" for c in conjuncts(where.this)) if where is not None else ""
+    bare = frozenset(c.name for c, e in zip(columns, query.expressions, strict=True) if not isinstance(e, exp.Alias))
+    return Definition(sql, sources, tables, tuple(columns), condition, key, bare)
+
+
+def how_of(definition: Definition, exact_sums: bool) -> str:
+    """What deltas of the sources mean for the view: see ``ViewSpec``. ``exact_sums``: no sum is of floats."""
+    if all(_adds_up(t, definition) for t in definition.tables):
+        return "merge"
+    if exact_sums and all(c.function not in ("min", "max") for c in definition.columns):
+        return "retract"
+    return "replace"
+
+
+def _adds_up(table: TableState, definition: Definition) -> bool:
+    """Whether the definition over a table is the merge of the definition over its deltas."""
+    schema = table.schema
+    if schema.model == "append":
+        return True
+    if schema.model != "aggregate" or len(definition.tables) > 1 or (table.view and table.view.spec.hides_rows):
+        return False
+    key = {k.lower() for k in schema.key}
+    values = {n.lower(): how for n, how in schema.values.items()}
+    if definition.where and not _columns_of(definition.where) <= key:
+        return False
+    for c in definition.columns:
+        used = _columns_of(c.argument)
+        if c.function == "group" or (c.function in ("min", "max") and used <= key):
+            if not used <= key:
+                return False
+            continue
+        merge = values.get(next(iter(used)), "") if isinstance(expression(c.argument).unnest(), exp.Column) else ""
+        if not (c.function == "sum" and merge in ("sum", "count")) and not (c.function == merge in ("min", "max")):
+            return False
+    return True
+
+
+def _columns_of(text: str) -> set[str]:
+    return {c.name.lower() for c in expression(text).find_all(exp.Column)}
+
+
+def _sources(query: exp.Select, state: State) -> tuple[tuple[ViewSource, ...], tuple[TableState, ...]]:
+    if query.args.get("from_") is None:
+        raise _refused("it reads no table")
+    sources: list[ViewSource] = []
+    tables: list[TableState] = []
+    joins = query.args.get("joins") or []
+    for item, on in [(query.args["from_"].this, None), *((j.this, j) for j in joins)]:
+        if not isinstance(item, exp.Table) or any(v for k, v in item.args.items() if k not in ("this", "alias")):
+            raise _refused("it reads something other than plain tables")
+        if item.args.get("alias") and item.args["alias"].args.get("columns"):
+            raise _refused("a table's columns are renamed")
+        t = state.table(item.name)
+        alias = item.alias or item.name
+        if alias.lower() in (s.alias.lower() for s in sources):
+            raise _refused(f"two tables have the name '{alias}'; give them aliases")
+        sources.append(ViewSource(t.table_id, alias, "" if on is None else _join_condition(on)))
+        tables.append(t)
+    if len({t.table_id for t in tables}) < len(tables):
+        raise _refused("it joins a table with itself")
+    return tuple(sources), tuple(tables)
+
+
+def _join_condition(join: exp.Join) -> str:
+    kind = " ".join(w for w in (join.method, join.side, join.kind) if w).upper()
+    if kind not in ("", "INNER") or join.args.get("using"):
+        raise _refused(f"it has {kind or 'JOIN USING'}; views join by INNER JOIN … ON a.x = b.y")
+    condition = join.args.get("on")
+    if condition is None:
+        raise _refused("a join has no ON; views join by INNER JOIN … ON a.x = b.y")
+    for part in conjuncts(condition):
+        if not isinstance(part, exp.EQ) or not all(isinstance(e.unnest(), exp.Column) for e in part.unnest_operands()):
+            raise _refused(f"the join condition {text_of(part)} is not an equality of two columns")
+    return text_of(condition)
+
+
+def _check_functions(query: exp.Select) -> None:
+    for f in query.find_all(exp.Func):
+        name = (f.name if isinstance(f, exp.Anonymous) else f.sql_name()).lower()
+        if name in _CHANGING:
+            raise _refused(f"{name}() has another value every time")
+    for c in query.find_all(exp.Column):
+        if not c.table and c.name.lower() in _CHANGING:
+            raise _refused(f"{c.name} has another value every time")
+
+
+def _check_columns(query: exp.Select, sources: Sequence[ViewSource], tables: Sequence[TableState]) -> None:
+    known = {s.alias.lower(): t.readable for s, t in zip(sources, tables, strict=True)}
+    aliases = {e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias)}
+    for c in query.find_all(exp.Column):
+        if isinstance(c.this, exp.Star):
+            raise _refused("it selects *; name the columns")
+        if len(c.parts) > 2 or (c.table and c.table.lower() not in known):
+            raise _refused(f"{text_of(c)} is not a plain column")
+        owners = [s for a, s in known.items() if (not c.table or c.table.lower() == a) and _has(s, c.name)]
+        if not owners:
+            if not c.table and c.name.lower() in aliases and c.find_ancestor(exp.Group):
+                continue
+            raise UnknownColumn(c.name, ", ".join(t.name for t in tables), [n for s in known.values() for n in s.names])
+        if len(owners) > 1:
+            raise _refused(f"column {c.name} is in several tables; write which one")
+        if is_nested(next(k for k in owners[0].columns if k.name.lower() == c.name.lower()).arrow):
+            raise _refused(f"column {c.name} has a nested type")
+
+
+def _has(schema: TableSchema, name: str) -> bool:
+    return name.lower() in (n.lower() for n in schema.names)
+
+
+def _groups(query: exp.Select, qualifiers: Sequence[str], tables: Sequence[TableState]) -> list[exp.Expr]:
+    """The grouping expressions, with positions and names of the SELECT list written out."""
+    group = query.args.get("group")
+    if group is None:
+        raise _refused("it has no GROUP BY; group by at least one column, any coarser total is a roll-up of that")
+    if group.args.get("all"):
+        return [normal(e.unalias(), qualifiers) for e in query.expressions if not e.find(exp.AggFunc)]
+    if any(v for k, v in group.args.items() if k != "expressions") or group.find(
+        exp.Rollup, exp.Cube, exp.GroupingSets
+    ):
+        raise _refused("it groups by ROLLUP, CUBE or GROUPING SETS; make a view of the finest grouping")
+    items = {e.alias.lower(): e.unalias() for e in query.expressions if isinstance(e, exp.Alias)}
+    found = []
+    for e in group.expressions:
+        if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
+            if not 1 <= int(e.this) <= len(query.expressions):
+                raise _refused(f"position {e.this} of GROUP BY is not in the SELECT list")
+            e = query.expressions[int(e.this) - 1].unalias()
+        elif isinstance(e, exp.Column) and not e.table and not any(_has(t.readable, e.name) for t in tables):
+            e = items[e.name.lower()]
+        if e.find(exp.AggFunc):
+            raise _refused("it groups by an aggregate")
+        if not e.find(exp.Column):
+            raise _refused(f"it groups by the constant {text_of(e)}")
+        found.append(normal(e, qualifiers))
+    return found
+
+
+def _column(item: exp.Expr, groups: Sequence[exp.Expr], qualifiers: Sequence[str]) -> ViewColumn:
+    e = item.unalias()
+    if not isinstance(item, exp.Alias) and not isinstance(e, exp.Column):
+        raise _refused(f"{text_of(e)[:60]} has no name; write {text_of(e)[:60]} AS name")
+    name = item.alias if isinstance(item, exp.Alias) else e.name
+    if normal(e, qualifiers) in groups:
+        return ViewColumn(name, "", "group", text_of(normal(e, qualifiers)))
+    if isinstance(e, exp.Filter):
+        raise _refused(f"{text_of(e)[:60]} has FILTER; aggregate CASE WHEN … THEN … END instead")
+    function = AGGREGATES.get(type(e))
+    if function is None:
+        aggregate = e.find(exp.AggFunc)
+        if aggregate is None:
+            raise _refused(f"{name} is neither grouped nor aggregated")
+        if type(aggregate) not in AGGREGATES:
+            raise _refused(f"{text_of(aggregate)[:60]} cannot be merged; use sum, count, min, max and avg")
+        raise _refused(f"{name} is computed from aggregates; keep the aggregates in the view and compute it above")
+    if isinstance(e.this, exp.Distinct):
+        raise _refused(f"{text_of(e)[:60]}: distinct values of two deltas may be the same")
+    if any(v for k, v in e.args.items() if k not in ("this", "big_int")):
+        raise _refused(f"{text_of(e)[:60]} has more than one argument")
+    argument = e.this
+    if function == "count" and (isinstance(argument, exp.Star) or _is_constant(argument)):
+        return ViewColumn(name, "", function, "*")
+    if argument.find(exp.AggFunc):
+        raise _refused("an aggregate is inside an aggregate")
+    return ViewColumn(name, "", function, text_of(normal(argument, qualifiers)))
+
+
+def _is_constant(e: exp.Expr) -> bool:
+    return isinstance(e, exp.Literal | exp.Boolean)
+
+
+def _check_list(columns: Sequence[ViewColumn], groups: Sequence[exp.Expr]) -> None:
+    names = [c.name.lower() for c in columns]
+    reserved = {n for c in columns for n in (f"{c.name}__sum", f"{c.name}__count")} | {ROWS}
+    for c in columns:
+        if names.count(c.name.lower()) > 1:
+            raise _refused(f"two columns are called '{c.name}'")
+        if c.name in reserved:
+            raise _refused(f"the name '{c.name}' is kept for what the view stores; choose another")
+    selected = {c.argument for c in columns if c.function == "group"}
+    for g in groups:
+        if text_of(g) not in selected:
+            raise _refused(f"it groups by {text_of(g)[:60]} but does not select it")
+    if len(selected) < sum(c.function == "group" for c in columns):
+        raise _refused("a group is selected twice")
+
+
+def _refused(why: str) -> SchemaError:
+    return SchemaError(f"this view cannot be maintained: {why}")

@@ -1,0 +1,48 @@
+"""How many groups a set of expressions has, from a bounded sample of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from parquetry.model.state import TableState
+from parquetry.storage.frames import scan
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+SAMPLE_ROWS = 200_000
+
+
+def sampled_groups(spark: SparkSession, store: Store, table: TableState, expressions: Sequence[str]) -> pa.Table:
+    """The expressions' values in a sample of at most about ``SAMPLE_ROWS`` stored rows, in the columns e0, e1, …"""
+    rows = sum(d.rows for d in table.deltas)
+    frame = scan(spark, store, table.schema, table.deltas)
+    if rows > SAMPLE_ROWS:
+        frame = frame.sample(fraction=SAMPLE_ROWS / rows, seed=0)
+    return frame.selectExpr(*[f"{e} AS e{i}" for i, e in enumerate(expressions)]).toArrow()
+
+
+def group_estimator(sample: pa.Table, expressions: Sequence[str], rows: int) -> Callable[[frozenset[str]], float]:
+    """A function from grouping expressions to the estimated number of groups in a table of ``rows`` rows.
+
+    Groups that the sample has once stand for many that it has not. Their number grows with the square root of the
+    table's size over the sample's where they are few, and with all of it where every sampled row is a group of its own.
+    """
+    import duckdb
+
+    place = {e: f"e{i}" for i, e in enumerate(expressions)}
+    sampled = max(1, sample.num_rows)
+
+    def estimate(groups: frozenset[str]) -> float:
+        with duckdb.connect(config={"threads": 1}) as connection:
+            connection.register("sample", sample)
+            listed = ", ".join(place[g] for g in sorted(groups))
+            counted = f"SELECT count(*) AS n FROM sample GROUP BY {listed}"
+            found = connection.execute(f"SELECT count(*), count(*) FILTER (WHERE n = 1) FROM ({counted})").fetchone()
+        distinct, once = found if found is not None else (0, 0)
+        return float(distinct - once + once * max(1.0, rows / sampled) ** (0.5 + 0.5 * once / sampled))
+
+    return estimate

@@ -1,0 +1,56 @@
+"""Expressions in a form in which equal texts mean equal values: without case, qualifiers and parentheses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import sqlglot
+from sqlglot import exp
+
+from parquetry.workload.sql_text import SparkText
+
+
+def normal(e: exp.Expr, qualifiers: Collection[str] = ()) -> exp.Expr:
+    """The expression as Spark compares it with those of GROUP BY; ``qualifiers`` that mean nothing new are dropped.
+
+    >>> normal(expression("(T.Day)"), ["t"]).sql()
+    'day'
+    """
+    e = e.unnest().copy()
+    for paren in list(e.find_all(exp.Paren)):
+        if isinstance(paren.this, exp.Column | exp.Literal | exp.Func):
+            paren.replace(paren.this)
+    for c in list(e.find_all(exp.Column)):
+        if isinstance(c.this, exp.Identifier):
+            c.this.set("this", c.name.lower())
+            c.this.set("quoted", False)
+            if c.args.get("table") is not None:
+                table = c.table.lower()
+                c.set("table", None if table in qualifiers else exp.to_identifier(table))
+    return e
+
+
+def expression(text: str) -> exp.Expr:
+    """A stored expression as a tree."""
+    return sqlglot.parse_one(text, dialect=SparkText)
+
+
+def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The parts of a condition that must all hold."""
+    if condition is None:
+        return
+    whole = condition.unnest()
+    if isinstance(whole, exp.And):
+        for part in whole.flatten():
+            yield from conjuncts(part)
+    else:
+        yield whole
+
+
+def text_of(e: exp.Expr) -> str:
+    return e.sql(dialect=SparkText)
+
+
+def quoted(name: str) -> str:
+    """A column name as an identifier of Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"

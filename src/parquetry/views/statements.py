@@ -1,0 +1,113 @@
+"""The SQL statements about views and profiles.
+
+``CREATE MATERIALIZED VIEW v [ORDER BY …] AS SELECT …``, ``DROP MATERIALIZED VIEW v``,
+``ALTER DATABASE SET PROFILE freshness | speed | cost`` and ``ALTER DATABASE SET (target_lag_s = 60, slots = 2)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from parquetry.errors import QueryError
+from parquetry.workload.sql_text import SparkText
+
+_CREATE = re.compile(r"\s*create\s+materialized\s+view\b", re.I)
+_DROP = re.compile(r"\s*drop\s+(?:materialized\s+)?view\b", re.I)
+_ALTER = re.compile(r"\s*alter\s+database\s+set\b", re.I)
+_DROPPED = re.compile(r"(\s+if\s+exists)?\s+(`?)(\w+)\2\s*;?\s*", re.I)
+
+
+@dataclass(frozen=True)
+class CreateView:
+    name: str
+    sql: str
+    order: tuple[str, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class DropView:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class SetProfile:
+    name: str | None
+    targets: Mapping[str, float]
+
+
+Statement = CreateView | DropView | SetProfile
+
+
+def parse_statement(text: str) -> Statement | None:
+    """The statement about a view or the profile in ``text``; None when it is something else."""
+    if start := _ALTER.match(text):
+        return _profile(text[start.end() :].strip().rstrip(";").strip())
+    if _CREATE.match(text):
+        return _create(text)
+    if start := _DROP.match(text):
+        dropped = _DROPPED.fullmatch(text, start.end())
+        if dropped is None:
+            raise QueryError("cannot read the statement; write DROP MATERIALIZED VIEW [IF EXISTS] name")
+        return DropView(dropped[3], dropped[1] is not None)
+    return None
+
+
+def _profile(rest: str) -> SetProfile:
+    named = re.fullmatch(r"profile\s+'?(\w+)'?\s*(\(.*\))?", rest, re.I | re.S)
+    listed = named[2] if named else rest
+    targets: dict[str, float] = {}
+    if listed:
+        for part in listed.strip("()").split(","):
+            one = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+(?:\.\d+)?)\s*", part)
+            if one is None:
+                raise QueryError("write ALTER DATABASE SET PROFILE name, or SET (target_lag_s = 60, slots = 2)")
+            targets[one[1].lower()] = float(one[2]) if one[1].lower() == "target_lag_s" else int(float(one[2]))
+    return SetProfile(named[1].lower() if named else None, targets)
+
+
+def _create(text: str) -> CreateView:
+    created = _parsed(text)
+    query = created.args.get("expression") if isinstance(created, exp.Create) else None
+    if query is None:
+        raise QueryError("cannot read the statement; write CREATE MATERIALIZED VIEW name [ORDER BY a, b] AS SELECT …")
+    assert isinstance(created, exp.Create)
+    if created.args.get("replace") or created.this.args.get("db"):
+        raise QueryError("a view has a plain name and is not replaced; drop the old one first")
+    properties = created.args.get("properties")
+    order = properties.find(exp.Order) if properties is not None else None
+    columns: list[exp.Expr] = []
+    for o in order.expressions if order is not None else []:
+        if isinstance(o, exp.Ordered) and o.args.get("desc"):
+            raise QueryError("a view is stored in ascending order; leave out DESC")
+        inner = o.this if isinstance(o, exp.Ordered) else o
+        columns += inner.expressions if isinstance(inner, exp.Tuple) else [inner.unnest()]
+    if not all(isinstance(c, exp.Column) for c in columns):
+        raise QueryError("ORDER BY of a view names its columns")
+    names = tuple(c.name for c in columns)
+    return CreateView(created.this.name, _query_text(text), names, bool(created.args.get("exists")))
+
+
+def _query_text(text: str) -> str:
+    """What follows the first AS outside of ORDER BY's list, as the user wrote it."""
+    for token in sqlglot.tokenize(text, dialect=SparkText):
+        if token.token_type == TokenType.ALIAS:
+            return text[token.end + 1 :].strip().rstrip(";").strip()
+    raise QueryError("the statement has no AS; write CREATE MATERIALIZED VIEW name AS SELECT …")
+
+
+def _parsed(text: str) -> exp.Expr:
+    try:
+        found = [s for s in sqlglot.parse(text, dialect=SparkText) if s is not None]
+    except sqlglot.errors.SqlglotError as e:
+        raise QueryError(f"cannot parse the statement: {str(e).splitlines()[0][:200]}") from None
+    if len(found) != 1:
+        raise QueryError("one statement at a time")
+    return found[0]

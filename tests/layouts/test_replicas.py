@@ -1,0 +1,56 @@
+"""Trees for several copies of a table (RB-06)."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from parquetry.errors import SchemaError
+from parquetry.layouts.allocation import allocations
+from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.replicas import learn_replicas, replicas_from_json, replicas_to_json
+from tests.layouts.test_robust import columns
+
+OPTIONS = LearnOptions(block_rows=16)
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_every_column_is_cut_in_exactly_one_copy(copies: int) -> None:
+    trees = learn_replicas(columns(9), OPTIONS, copies)
+    assert len(trees) == copies
+    assert sorted(c for tree in trees for c in tree.columns) == columns(9).column_names
+    for tree in trees:
+        got = allocations(tree)
+        assert min(got.values()) >= 0.8 * 2 * 6 * copies / 9  # six levels shared by fewer columns
+
+
+def test_columns_with_few_values_are_dealt_out_evenly() -> None:
+    rng = np.random.default_rng(0)
+    flags = {f"flag{i}": rng.integers(0, 2, 1024) for i in range(4)}
+    table = pa.table({**flags, **{c: columns(4)[c] for c in columns(4).column_names}})
+    for tree in learn_replicas(table, OPTIONS, 2):
+        assert sum(c.startswith("flag") for c in tree.columns) == 2
+
+
+def test_more_copies_than_columns_repeat_them() -> None:
+    trees = learn_replicas(columns(1), OPTIONS, 3)
+    assert [tree.columns for tree in trees] == [("c00",)] * 3
+
+
+def test_weights_stay_with_their_columns() -> None:
+    trees = learn_replicas(columns(4), LearnOptions(block_rows=16, weights={"c00": 3.0}), 2)
+    own = next(tree for tree in trees if "c00" in tree.columns)
+    got = allocations(own)
+    assert got["c00"] > 2 * min(got.values())
+
+
+def test_they_are_saved_as_json() -> None:
+    trees = learn_replicas(columns(5), OPTIONS, 2)
+    assert replicas_from_json(json.loads(json.dumps(replicas_to_json(trees)))) == trees
+    with pytest.raises(SchemaError, match="upgrade"):
+        replicas_from_json({"format": 9, "replicas": []})
+    with pytest.raises(SchemaError, match="at least one copy"):
+        learn_replicas(columns(2), OPTIONS, 0)
