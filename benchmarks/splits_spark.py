@@ -39,8 +39,8 @@ LINEITEM = {
     "DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01' AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24",
     "by mode": "SELECT l_shipmode, l_shipinstruct, count(*) AS n, max(l_extendedprice) AS m, sum(l_quantity) AS q "
     "FROM lineitem WHERE l_quantity > 10 GROUP BY l_shipmode, l_shipinstruct ORDER BY 1, 2",
-    "by part": "SELECT l_suppkey % 100 AS g, sum(l_quantity) AS q, avg(l_tax) AS t FROM lineitem "
-    "WHERE l_partkey BETWEEN 1000 AND 100000 GROUP BY l_suppkey % 100 ORDER BY 1",
+    "by supplier": "SELECT l_suppkey, sum(l_quantity) AS q, avg(l_tax) AS t, count(*) AS n FROM lineitem "
+    "WHERE l_partkey BETWEEN 1000 AND 100000 GROUP BY l_suppkey ORDER BY 1",
 }
 
 

@@ -81,7 +81,7 @@ def stored_query(spec: ViewSpec, table: str, part: str = "") -> str:
 
 
 def publish(wh: Warehouse) -> None:
-    """Moves the QT to the clock. What views lack is aggregated here, in two deltas where these add up."""
+    """Moves the QT to the clock. What views lack is aggregated here, in two deltas."""
     state = wh.catalog.state()
     qts = {t.table_id: state.clock for t in state.tables.values()}
     wh.catalog.commit([AdvanceQT(qts, state.clock)], kind="advance")
@@ -90,8 +90,11 @@ def publish(wh: Warehouse) -> None:
             continue
         (table,) = (s.name for s in state.tables.values() if s.table_id == t.view.spec.sources[0].table_id)
         steps = [(t.view.built, state.clock, "")]
-        if t.view.spec.how != "replace" and state.clock - t.view.built > 1:
-            steps = [(t.view.built, state.clock - 1, "k < 10"), (state.clock - 1, state.clock, "k >= 10")]
+        if state.clock - t.view.built > 1:
+            halves = (
+                ("", "") if t.view.spec.how == "replace" else ("k < 10", "k >= 10")
+            )  # what is replaced may come again
+            steps = [(t.view.built, state.clock - 1, halves[0]), (state.clock - 1, state.clock, halves[1])]
         for built, until, part in steps:
             rows = wh.sql(stored_query(t.view.spec, table, part), executor="local", off=["views"]).arrow()
             delta = write(wh, t, rows, (built + 1, until)) if rows.num_rows else None
