@@ -84,17 +84,17 @@ class Asked:
     aggregated: bool
     aliases: dict[str, exp.Expr] = field(hash=False, compare=False)
 
-    texts: dict[int, str] = field(default_factory=dict, hash=False, compare=False)  # by node: views ask the same ones
+    texts: dict[int, tuple[exp.Expr, str]] = field(default_factory=dict, hash=False, compare=False)
+    """By node, since all views ask for the same ones. Nodes are kept: a new one could get the number of a freed one."""
 
     def normal(self, e: exp.Expr) -> exp.Expr:
         return normal(e, (self.qualifier,))
 
     def text(self, e: exp.Expr) -> str:
         """The normal text of a part of the query."""
-        found = self.texts.get(id(e))
-        if found is None:
-            found = self.texts[id(e)] = text_of(self.normal(e))
-        return found
+        if id(e) not in self.texts:
+            self.texts[id(e)] = (e, text_of(self.normal(e)))
+        return self.texts[id(e)][1]
 
 
 def take_apart(query: exp.Query, base: TableSchema) -> Asked:

@@ -140,10 +140,12 @@ def older_regions(table: TableState) -> list[LayoutRegions]:
 
 
 def _regions(table: TableState, layout_id: int, layout: Mapping[str, Any]) -> LayoutRegions:
-    def load() -> LayoutRegions:
+    def load() -> tuple[Mapping[str, Any], LayoutRegions]:
         spec = layout_from_json(layout)
         features = FeatureTable(spec)
         known = features if features.features else None
-        return LayoutRegions(layout_id, spec.columns, RegionTable(regions(spec)), spec.extra, known)
+        return layout, LayoutRegions(layout_id, spec.columns, RegionTable(regions(spec)), spec.extra, known)
 
-    return METADATA.get(("regions", table.table_id, layout_id, id(layout)), load, lambda r: 200 * r.table.count)
+    # The spec is kept beside its regions: another warehouse's could get the number of a freed one.
+    key = ("regions", table.table_id, layout_id, id(layout))
+    return METADATA.get(key, load, lambda r: 200 * r[1].table.count)[1]
