@@ -82,8 +82,7 @@ def prepare(wh: parquetry.Warehouse, work: Path, rows: int, scale: float) -> Non
         wh.ingest("skewed", path, label=f"batch {i}")
         note(f"skewed: batch {i} of {share:.0%} is in")
         path.unlink()
-    source = tpch("lineitem", scale)
-    for name in ("lineitem", "laid"):
+    for name, source in (("lineitem", tpch("lineitem", scale)), ("laid", tpch("lineitem", min(scale, 1)))):
         if name not in there:
             wh.create_table(name, pq.read_schema(source), key=["l_orderkey", "l_linenumber"], settings=SETTINGS)
             wh.ingest(name, source, label="all")
