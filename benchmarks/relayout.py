@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--block-rows", type=int, help=f"the least rows of a block; default {BLOCK_ROWS:,} x scale")
     parser.add_argument("--queries", type=int, default=50, help="logged queries, and as many later ones")
     parser.add_argument("--on-spark", type=int, default=10, help="later queries that run on Spark too")
-    parser.add_argument("--rounds", type=int, default=2, help="rounds of the comparison with plain Spark")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of the comparison with plain Spark; 0: none")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=CACHE / "bench", help="folder for results")
     options = parser.parse_args()
@@ -79,6 +79,7 @@ def main() -> int:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     goals = Goals()
+    rewrite: dict[str, Any] | None = None
     try:
         source = tpch("lineitem", options.scale)
         rows = pq.read_metadata(source).num_rows
@@ -90,7 +91,8 @@ def main() -> int:
             wh.maintain()
             layouts = [measure_queries(wh, workload, block_rows, options.on_spark) | {"layout": "key", "cells": ""}]
             note(str(layouts[-1]))
-            rewrite = measure_rewrite(wh, workload, learners[0], block_rows, options, work, goals)
+            if options.rounds:
+                rewrite = measure_rewrite(wh, workload, learners[0], block_rows, options, work, goals)
             for number, cells in enumerate(int(c) for c in options.cells.split(",")):
                 for learner in learners if number == 0 or not options.first_only else learners[:1]:
                     layouts.append(relaid(wh, workload, learner, cells, block_rows, options))
@@ -361,15 +363,21 @@ def report(results: dict[str, Any], goals: Goals) -> str:
         table(layouts, COLUMNS),
         "Ratios to paw:",
         table(against, ("layout", "bytes", "rows", "local time")),
-        f"Relayout by {rewrite['learner']} against plain Spark: rewriting takes {rewrite['ratio']:.2f} x, of which "
-        f"routing is {100 * rewrite['routing_share']:.0f} %; routing and writing are "
-        f"{100 * rewrite['rewriting_share_of_relayout']:.0f} % of the whole, sampling and learning the rest.",
-        table(rewrite["memory"], tuple(rewrite["memory"][0])),
+        *([] if rewrite is None else _rewritten(rewrite)),
         table([{"pruning": k, **v} for k, v in pruning.items()],
               ("pruning", "prune_p50_ms", "prune_p99_ms", "plan_p50_ms", "blocks_kept")),
         verdicts(goals.checks),
     ]  # fmt: skip
     return "\n\n".join(parts)
+
+
+def _rewritten(rewrite: dict[str, Any]) -> list[str]:
+    return [
+        f"Relayout by {rewrite['learner']} against plain Spark: rewriting takes {rewrite['ratio']:.2f} x, of which "
+        f"routing is {100 * rewrite['routing_share']:.0f} %; routing and writing are "
+        f"{100 * rewrite['rewriting_share_of_relayout']:.0f} % of the whole, sampling and learning the rest.",
+        table(rewrite["memory"], tuple(rewrite["memory"][0])),
+    ]
 
 
 if __name__ == "__main__":
