@@ -25,7 +25,7 @@ LAYERS = (
     {"storage"},
     {"ingest", "workload", "layouts", "views", "splits", "replicas"},
     {"query", "maintain"},
-    {"report"},
+    {"report", "folder"},
     {"warehouse"},
     {"__init__"},
     {"serve"},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry import failpoints
 from parquetry.catalog import Catalog
-from parquetry.errors import LabelConflict, ParquetryError
+from parquetry.errors import LabelConflict, ParquetryError, SchemaError
 from parquetry.ingest.conform import conform, digest_of
 from parquetry.ingest.failure import explain_failure
 from parquetry.ingest.sources import as_frame, write_tasks
@@ -32,6 +32,14 @@ class Ingested:
     version: int
     rows: int
     repeated: bool
+
+
+def ingestable(catalog: Catalog, table: str) -> str:
+    """The name of the table that batches go into; a view takes none."""
+    found = catalog.state().table(table)
+    if found.view is not None:
+        raise SchemaError(f"'{found.name}' is a view: ingest into the tables it reads instead")
+    return found.name
 
 
 def ingest(

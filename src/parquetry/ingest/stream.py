@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from parquetry.catalog import Catalog
+from parquetry.ingest.ingest import ingest, ingestable
+from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -11,20 +15,23 @@ if TYPE_CHECKING:
 
 
 def start_stream(
+    catalog: Catalog,
+    store: Store,
+    table: str,
     frame: DataFrame,
-    ingest_batch: Callable[[DataFrame, str], Any],
     *,
     name: str,
     checkpoint: str,
-    trigger: dict[str, Any],
+    trigger: Mapping[str, Any],
 ) -> StreamingQuery:
-    """Runs ``ingest_batch(batch, label)`` for each micro-batch; a batch replayed after a crash keeps its label.
+    """Ingests each micro-batch; one that is replayed after a crash keeps its label.
 
     Labels are ``<name>/<batch number>``: a stream that starts over with a new checkpoint needs a new name.
     """
+    target = ingestable(catalog, table)
 
     def take(batch: DataFrame, number: int) -> None:
-        ingest_batch(batch, f"{name}/{number}")
+        ingest(catalog, store, batch.sparkSession, target, batch, label=f"{name}/{number}")
 
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
     return writer.queryName(name).trigger(**trigger).start()

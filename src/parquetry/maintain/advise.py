@@ -14,18 +14,8 @@ from parquetry.layouts.price import Asked, PricedLayout
 from parquetry.layouts.sampled import SampledTable
 from parquetry.maintain.advice import KEEP, Advice
 from parquetry.maintain.candidates import Candidate, candidates_of
-from parquetry.maintain.compare import (
-    AdviseOptions,
-    Phase,
-    blocks_in,
-    compare,
-    cuttable,
-    filtered_columns,
-    learner_of,
-    rows_of,
-)
-from parquetry.maintain.relayout import Relaid, RelayoutOptions, default_block_rows, draw_sample, ranges_of
-from parquetry.model.layout import layout_from_json
+from parquetry.maintain.compare import AdviseOptions, Phase, compare, cuttable, filtered_columns, rows_of
+from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, draw_sample, ranges_of
 from parquetry.model.predicate import Nothing
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
@@ -85,26 +75,6 @@ def winning_options(advice: Advice, table: TableState, log: Sequence[Asked], bas
         "held_out_queries": advice.held_out,
     }
     return Winner(chosen.learner, options, predicted)
-
-
-def kept(state: State, name: str, advice: Advice) -> Relaid:
-    """The outcome of a rewrite that the advisor advises against: the table as it is."""
-    table = state.table(name)
-    size = sum(d.bytes for d in table.deltas)
-    spec = None if table.layout is None else layout_from_json(table.layout)
-    return Relaid(
-        table.name,
-        learner_of(table),
-        blocks_in(table),
-        rows_of(table),
-        size,
-        size,
-        state.version,
-        spec,  # type: ignore[arg-type]
-        sum(d.extra_rows for d in table.deltas),
-        applied=False,
-        reason=advice.reason,
-    )
 
 
 def sample_for(

@@ -61,7 +61,7 @@ class Relaid:
     bytes_before: int
     bytes_after: int
     version: int
-    spec: LayoutSpec
+    spec: LayoutSpec | None  # None is the plain key order
     extra_rows: int = 0  # stored a second time, in extra blocks
     applied: bool = True  # False: the advisor saw no reason to, and nothing was changed
     reason: str = ""  # the advisor's
@@ -225,10 +225,9 @@ def relayout(
             if isinstance(e, ParquetryError) or not isinstance(e, Exception):
                 raise
             raise explain_failure(e, table.name) from e
-    assert spec is not None or learner == "key"
     rows, before = sum(d.rows for d in table.deltas), sum(d.bytes for d in table.deltas)
     blocks = blocks_of(after.layout)
-    return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)  # type: ignore[arg-type]
+    return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)
 
 
 def layout_columns(

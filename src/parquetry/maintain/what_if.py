@@ -14,11 +14,11 @@ from parquetry.layouts.column_bytes import stored_column_bytes
 from parquetry.layouts.price import Asked, Price, simulate
 from parquetry.maintain.advise import sample_for, stored_layout
 from parquetry.maintain.candidates import Candidate
-from parquetry.maintain.compare import Phase, cuttable, filtered_columns
+from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns
 from parquetry.maintain.relayout import RelayoutOptions, learn_from_sample
 from parquetry.model.layout import layout_from_json
 from parquetry.model.state import State, TableState
-from parquetry.query.workload import Ran
+from parquetry.query.workload import Ran, ran_since
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -129,34 +129,34 @@ def last_rewrite(catalog: Catalog, table: TableState) -> tuple[int, float, Mappi
 
 
 def check(
-    spark: Callable[[], SparkSession],
+    catalog: Catalog,
     store: Store,
-    state: State,
+    spark: Callable[[], SparkSession],
     name: str,
-    rewrite: tuple[int, float, Mapping[str, Any]] | None,
-    ran: Sequence[Ran],
-    options: RelayoutOptions,
+    queries: int,
     phase: Phase = lambda _: None,
 ) -> Checked:
-    """Compares what queries read since the last rewrite with what the price model says of each, from a sample.
+    """Compares what the newest ``queries`` read since the last rewrite with what the price model says of each.
 
     The model sees the layout and a sample, not the index of the rewritten table: it predicts as the advisor does. Only
     the sizes of columns that are too wide to be sampled are looked up in the files.
     """
-    table = state.table(name)
+    table = catalog.state().table(name)
     learner = "key" if table.layout is None else str(table.layout["learner"])
+    rewrite = last_rewrite(catalog, table)
     inside = sum(d.layout_id == table.layout_id for d in table.deltas)
     version, _, detail = rewrite or (0, 0.0, {})
     empty = Checked(table.name, learner, version, 0, (), detail.get("predicted", {}), inside, len(table.deltas))
     if rewrite is None:
         return replace(empty, reason=f"'{table.name}' was never rewritten in a new layout; there is nothing to check")
+    ran = ran_since(catalog, table.name, rewrite[1], queries)
     if not ran:
         return replace(empty, reason=f"no query has read '{table.name}' alone since it was rewritten")
     asked = [r.asked for r in ran]
     spec = None if table.layout is None else layout_from_json(table.layout)
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
-    cut_on = replace(options, columns=None if spec is None else list(spec.columns))
+    cut_on = RelayoutOptions(sample_rows=SAMPLE_ROWS, columns=None if spec is None else list(spec.columns))
     sampled = sample_for(spark(), store, table, asked, stored, cut_on)
     model = simulate(sampled, spec, filtered_columns(asked), stored, measure=spec is not None)
     prices = [p.bytes for p in model.price_all(asked)]

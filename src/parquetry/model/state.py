@@ -45,6 +45,11 @@ class State:
     tables: Mapping[str, TableState]
     profile: Profile | None = None  # what the database promises, when someone said so
 
+    @cached_property
+    def readable(self) -> Mapping[str, TableSchema]:
+        """The columns that a query sees, by table."""
+        return {t.name: t.readable for t in self.tables.values()}
+
     def table(self, name: str) -> TableState:
         found = self.tables.get(name) or self.tables.get(name.lower())
         if found is None:

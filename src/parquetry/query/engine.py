@@ -71,7 +71,7 @@ class Engine:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        bound = bind(sql, {t.name: t.readable for t in snapshot.state.tables.values()})
+        bound = bind(sql, snapshot.state.readable)
         plan = _bound_plan(bound, snapshot, wanted, frozenset(off))
         plan = views.choose_view(plan, self._priced)
         plan = self._priced(plan)

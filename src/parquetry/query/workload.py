@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,9 +51,9 @@ def shape_of(ref: TableRef) -> dict[str, Any]:
     }
 
 
-def import_queries(catalog: Catalog, tables: Mapping[str, TableSchema], path: Path) -> Imported:
+def import_queries(catalog: Catalog, path: str | os.PathLike[str]) -> Imported:
     """Adds the queries of a file (``;``-separated, or one per line) to the log; broken ones are reported."""
-    text = read_workload(path)
+    text, tables = read_workload(path), catalog.state().readable
     rows: list[dict[str, Any]] = []
     rejected: list[Rejected] = []
     started = time.time()
@@ -82,9 +83,9 @@ def import_queries(catalog: Catalog, tables: Mapping[str, TableSchema], path: Pa
     return Imported(len(rows), tuple(rejected))
 
 
-def read_workload(path: Path) -> str:
+def read_workload(path: str | os.PathLike[str]) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise QueryError(f"cannot read the workload file '{path}': {e}; check the path") from e
 
@@ -128,10 +129,15 @@ def workload_of(sqls: Iterable[str], table: str, tables: Mapping[str, TableSchem
     return found
 
 
-def logged_workload(catalog: Catalog, table: str, tables: Mapping[str, TableSchema], limit: int) -> list[LoggedQuery]:
-    """The newest ``limit`` queries of the log that filter ``table``, oldest first."""
-    rows = catalog.queries(limit, table)
-    return workload_of((r["sql"] for r in reversed(rows)), table, tables)
+def logged_workload(
+    catalog: Catalog, table: str, limit: int, file: str | os.PathLike[str] | None = None
+) -> list[LoggedQuery]:
+    """The newest ``limit`` queries of the log, or those of a file, that filter ``table``, oldest first."""
+    state = catalog.state()
+    name = state.table(table).name
+    if file is not None:
+        return workload_of((sql for _, sql in split_statements(read_workload(file))), name, state.readable)
+    return workload_of((r["sql"] for r in reversed(catalog.queries(limit, name))), name, state.readable)
 
 
 @dataclass(frozen=True)
@@ -150,18 +156,22 @@ def asked_of(sql: str, table: str, tables: Mapping[str, TableSchema]) -> list[As
     ]
 
 
-def asked_queries(catalog: Catalog, table: str, tables: Mapping[str, TableSchema], limit: int) -> list[Asked]:
-    """What the newest ``limit`` logged queries ask of ``table``, oldest first."""
+def asked_queries(catalog: Catalog, table: str, limit: int, file: str | os.PathLike[str] | None = None) -> list[Asked]:
+    """What the newest ``limit`` logged queries, or those of a file, ask of ``table``, oldest first."""
+    state = catalog.state()
+    name = state.table(table).name
+    if file is not None:
+        return asked_in_file(file, name, state.readable)
     found: list[Asked] = []
-    for row in reversed(catalog.queries(limit, table)):
+    for row in reversed(catalog.queries(limit, name)):
         try:
-            found += asked_of(row["sql"], table, tables)
+            found += asked_of(row["sql"], name, state.readable)
         except ParquetryError:
             continue  # logged under an older schema
     return found
 
 
-def asked_in_file(path: Path, table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
+def asked_in_file(path: str | os.PathLike[str], table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
     """What the queries of a file ask of ``table``, in the file's order; what cannot be bound is left out."""
     found: list[Asked] = []
     for _, sql in split_statements(read_workload(path)):
@@ -186,8 +196,9 @@ def part_of_query(sql: str, table: str | None, tables: Mapping[str, TableSchema]
     return chosen[0], asked[0]
 
 
-def ran_since(catalog: Catalog, table: str, tables: Mapping[str, TableSchema], since: float, limit: int) -> list[Ran]:
+def ran_since(catalog: Catalog, table: str, since: float, limit: int) -> list[Ran]:
     """The newest queries that ran after ``since`` and read ``table`` once and nothing else, oldest first."""
+    tables = catalog.state().readable
     found = []
     for row in reversed(catalog.queries(limit, table)):
         if row["at"] <= since or row["executor"] == IMPORTED or len(row["tables"]) != 1:

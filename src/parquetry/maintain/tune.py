@@ -1,0 +1,41 @@
+"""A database's profile as settings of its tables and views, and their adaptation to what is read (NA-01, NA-22)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parquetry.catalog import Catalog
+from parquetry.model.profile import Profile, profile_of
+from parquetry.model.state import ChangeProfile, ChangeSettings, Edit, State
+
+_NEWEST_QUERIES = 1_000  # they tell how often a table is read
+
+
+def set_profile(catalog: Catalog, name: str | None, targets: Mapping[str, Any]) -> Profile:
+    """Keeps the profile and compiles it into the settings of all tables and views, in one commit."""
+    state = catalog.state()
+    profile = profile_of(name, targets, state.profile)
+    edits = [ChangeProfile(profile), *tuned(state, profile, catalog.queries(_NEWEST_QUERIES))]
+    catalog.commit(edits, kind="profile", detail={"profile": profile.name})
+    return profile
+
+
+def tune(catalog: Catalog) -> int:
+    """Compiles the profile again with how often tables are read now; how many settings changed."""
+    state = catalog.state()
+    edits = [] if state.profile is None else tuned(state, state.profile, catalog.queries(_NEWEST_QUERIES))
+    if edits:
+        catalog.commit(edits, kind="tune", detail={"tables": len(edits)})
+    return len(edits)
+
+
+def tuned(state: State, profile: Profile, newest: Sequence[Mapping[str, Any]]) -> list[Edit]:
+    """The settings that change under the profile, given the ``newest`` rows of the query log."""
+    edits: list[Edit] = []
+    for t in state.tables.values():
+        reads = sum(t.name.lower() in q["tables"] for q in newest) if newest else None
+        settings = profile.compiled(t.settings, reads)
+        if settings != t.settings:
+            edits.append(ChangeSettings(t.table_id, settings))
+    return edits
