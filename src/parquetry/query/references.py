@@ -1,8 +1,7 @@
 """Every base-table reference of a query, with the columns it uses and the filters that hold for it.
 
-Conditions are carried to the base tables through CTEs, subqueries and set operations along columns that are passed on
-unchanged, and across joins along equal columns. Each step is one that Spark's own optimiser may take, so reading only
-rows that satisfy a reference's predicate gives the same answer.
+Reads queries, CTEs, FROM and joins; ``outputs`` says which columns a SELECT passes on, ``conditions`` what its filters
+say of the base tables.
 """
 
 from __future__ import annotations
@@ -13,17 +12,14 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from parquetry.errors import UnknownColumn, UnknownTable
-from parquetry.model.predicate import Anything, OneOf, Predicate, Range
 from parquetry.model.schema import TableSchema
-from parquetry.query.joins import JoinRule, rule_of
-from parquetry.query.opaque import opaque, says_more
+from parquetry.query.conditions import Conditions, Equal, equal_columns
+from parquetry.query.joins import rule_of
+from parquetry.query.outputs import both_sides, output_of, without_origins
 from parquetry.query.scopes import Origin, Output, Ref, Scope, Source, parts_of
-from parquetry.workload.predicates import predicate
-from parquetry.workload.simplify import conjuncts, rejects_nulls
 
 _MAX_REFS = 200
 """CTEs are read once per mention, so that each mention has its own filters; beyond this many, only once."""
-_SHOWN = 200  # characters of a filter that its note repeats
 _READ_APART = {"from_", "joins", "with_", "laterals", "hint", "kind", "operation_modifiers"}
 _LIMITS = ("limit", "offset", "qualify", "sample", "match", "pivots")
 _PLAIN_ABOVE = (
@@ -48,14 +44,6 @@ class _Cte:
     read: tuple[Output | None, list[Ref]] | None = field(default=None)
 
 
-@dataclass(frozen=True)
-class _Edge:
-    """What is known of ``source`` holds for ``target`` as well: an equality that every surviving row satisfies."""
-
-    source: Origin
-    target: Origin
-
-
 def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque: str = "") -> list[Ref]:
     """All references in reading order. ``opaque`` is a reason not to trust the text's constants, if there is one."""
     by_name = {name.lower(): (name, schema) for name, schema in tables.items()}
@@ -70,7 +58,8 @@ def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque:
 
 class _Finder:
     def __init__(self, tables: dict[str, tuple[str, TableSchema]], opaque: str, share_ctes: bool) -> None:
-        self.tables, self.opaque, self.share_ctes = tables, opaque, share_ctes
+        self.tables, self.share_ctes = tables, share_ctes
+        self.conditions = Conditions(opaque)
         self.refs: list[Ref] = []
 
     # -- queries ----------------------------------------------------------------------------------
@@ -94,7 +83,7 @@ class _Finder:
             if not cte.mentioned:  # Spark checks it all the same
                 self.query(cte.body, cte.env, None)
         if output is not None and any(node.args.get(k) for k in _LIMITS):
-            return [(name, ()) for name, _ in output]
+            return without_origins(output)
         return output
 
     def _with(self, node: exp.Expr, env: dict[str, _Cte]) -> tuple[dict[str, _Cte], list[_Cte]]:
@@ -119,25 +108,17 @@ class _Finder:
                 for part in parts_of(node.args[key]):
                     if isinstance(part, exp.Query):
                         self.query(part, env, parent)
-        if left is None or right is None or len(left) != len(right) or node.args.get("by_name"):
-            return None if left is None else [(name, ()) for name, _ in left]
-        if not isinstance(node, exp.Union):
-            return left  # EXCEPT and INTERSECT give rows of their left side
-        output: Output = []
-        for (name, a), (_, b) in zip(left, right, strict=True):
-            same = len({o.type for o in (*a, *b)}) == 1 and bool(a) and bool(b)
-            output.append((name, tuple(Origin(o.ref, o.column, o.nullable, False) for o in (*a, *b)) if same else ()))
-        return output
+        return both_sides(node, left, right)
 
     def _select(self, node: exp.Select, env: dict[str, _Cte], parent: Scope | None) -> Output | None:
         scope = Scope(parent)
         scope.aliases = {e.alias.lower() for e in node.expressions if isinstance(e, exp.Alias)}
         generated = bool(node.args.get("laterals"))
-        edges: list[_Edge] = []
+        equal: list[Equal] = []
         if node.args.get("from_") is not None:
             scope.sources.extend(self._item(node.args["from_"].this, env, scope))
         for join in node.args.get("joins") or []:
-            self._join(join, scope, env, edges)
+            self._join(join, scope, env, equal)
         for lateral in node.args.get("laterals") or []:
             self._read(lateral, scope, env)
             scope.sources.append(Source(lateral.alias, None, []))
@@ -149,11 +130,11 @@ class _Finder:
         if not generated:
             where = node.args.get("where")
             if where is not None:
-                self._filter(where.this, scope, scope.sources)
-                edges += self._edges(where.this, scope, None)
-            self._having(node, scope)
-            self._spread(edges)
-        return None if generated else self._output(node, scope)
+                self.conditions.filter(where.this, scope, scope.sources)
+                equal += equal_columns(where.this, scope, None)
+            self.conditions.filter_by_having(node, scope)
+            self.conditions.spread(equal)
+        return None if generated else output_of(node, scope)
 
     # -- FROM -------------------------------------------------------------------------------------
 
@@ -227,14 +208,14 @@ class _Finder:
             output = self.query(cte.body, cte.env, None)
             cte.reading = False
             if (cte.recursive or self.share_ctes) and output is not None:
-                output = [(name, ()) for name, _ in output]
+                output = without_origins(output)
             cte.read = output, self.refs[before:]
         output, refs = cte.read
         if output is not None and cte.columns:
             output = [(c, o) for c, (_, o) in zip(cte.columns, output, strict=False)]
         return Source.of_output(alias, output, refs, renamed)
 
-    def _join(self, join: exp.Join, scope: Scope, env: dict[str, _Cte], edges: list[_Edge]) -> None:
+    def _join(self, join: exp.Join, scope: Scope, env: dict[str, _Cte], equal: list[Equal]) -> None:
         rule = rule_of(join)
         left = list(scope.sources)
         right = self._item(join.this, env, scope)
@@ -250,15 +231,15 @@ class _Finder:
         if condition is not None:
             self._read(condition, scope, env)
             allowed = (left if rule.filters_left else []) + (right if rule.filters_right else [])
-            self._filter(condition, scope, allowed)
-            edges += self._edges(condition, scope, (rule, right))
+            self.conditions.filter(condition, scope, allowed)
+            equal += equal_columns(condition, scope, (rule, right))
         for source in left:
             source.nullable = source.nullable or rule.nulls_left
         for source in right:
             source.nullable = source.nullable or rule.nulls_right
             source.visible = not rule.hides_right
 
-    # -- columns and conditions -------------------------------------------------------------------
+    # -- columns ----------------------------------------------------------------------------------
 
     def _read(self, node: exp.Expr, scope: Scope, env: dict[str, _Cte]) -> None:
         """Marks the columns below ``node`` as used and reads its nested queries."""
@@ -287,154 +268,3 @@ class _Finder:
             above = above.parent
         if above is None or isinstance(above, exp.Subquery):
             raise UnknownColumn(column.name, only.base.table, list(only.base.types))
-
-    def _filter(self, condition: exp.Expr, scope: Scope, allowed: list[Source]) -> None:
-        refs = {id(r) for s in allowed for r in s.refs}
-        for part in _conjuncts(condition):
-            origins: dict[int, tuple[Ref, bool]] = {}
-            for e in parts_of(part):
-                for o in scope.resolve(e) if isinstance(e, exp.Column) else ():
-                    if id(o.ref) in refs:
-                        origins[id(o.ref)] = o.ref, origins.get(id(o.ref), (o.ref, False))[1] or o.nullable
-            for ref, nullable in origins.values():
-                self._add(ref, part, scope, nullable)
-
-    def _add(self, ref: Ref, part: exp.Expr, scope: Scope, nullable: bool) -> None:
-        def resolve(column: exp.Column) -> str | None:
-            own = [o.column for o in scope.resolve(column) if o.ref is ref]
-            return own[0] if len(own) == 1 else None
-
-        text = part.sql("spark")
-        text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-        if self.opaque or ref.frozen:
-            ref.notes.append(f"not used: {text} ({self.opaque or ref.frozen})")
-            return
-        made = predicate(part, ref.types, resolve)
-        if not nullable and says_more(part, ref.types, resolve):
-            evaluated = opaque(part, ref.types, resolve)
-            ref.opaque += [evaluated] if evaluated is not None else []
-        if isinstance(made, Anything):
-            ref.notes.append(f"not used: {text} ({made.why or 'always true'})")
-        elif nullable and not rejects_nulls(made):
-            ref.notes.append(f"not used: {text} (an outer join may add nulls below it)")
-        else:
-            ref.notes.append(f"used: {text}")
-            ref.found.append(made)
-
-    def _having(self, node: exp.Select, scope: Scope) -> None:
-        """HAVING on grouping columns filters whole groups, so it filters the rows as well."""
-        having, keys = node.args.get("having"), _group_keys(node)
-        if having is None or not keys:
-            return
-        for part in _conjuncts(having.this):
-            names = {e.name.lower() for e in parts_of(part) if isinstance(e, exp.Column)}
-            nested = any(not isinstance(e, exp.Column) for e in parts_of(part)) or part.find(exp.AggFunc, exp.Anonymous)
-            if names and names <= keys and not names & scope.aliases and not nested:
-                self._filter(part, scope, scope.sources)
-
-    def _edges(self, condition: exp.Expr, scope: Scope, join: tuple[JoinRule, list[Source]] | None) -> list[_Edge]:
-        edges = []
-        for part in _conjuncts(condition):
-            if not (isinstance(part, exp.EQ) and isinstance(part.this, exp.Column)):
-                continue
-            if not isinstance(part.expression, exp.Column):
-                continue
-            a, b = scope.resolve(part.this), scope.resolve(part.expression)
-            if len(a) != 1 or len(b) != 1 or a[0].ref is b[0].ref or a[0].type != b[0].type:
-                continue
-            if not (a[0].total and b[0].total):
-                continue
-            if join is None:
-                edges += [_Edge(a[0], b[0]), _Edge(b[0], a[0])]
-                continue
-            rule, right = join
-            new = {id(r) for s in right for r in s.refs}
-            if (id(a[0].ref) in new) == (id(b[0].ref) in new):
-                continue
-            left, added = (b[0], a[0]) if id(a[0].ref) in new else (a[0], b[0])
-            edges += [_Edge(left, added)] if rule.equal_to_right else []
-            edges += [_Edge(added, left)] if rule.equal_to_left else []
-        return edges
-
-    def _spread(self, edges: list[_Edge]) -> None:
-        """Carries ranges and value sets along equal columns until nothing is new."""
-        changed = True
-        while changed and not self.opaque:
-            changed = False
-            for edge in edges:
-                target = edge.target.ref
-                for leaf in _leaves(edge.source):
-                    moved = _moved(leaf, edge.target.column)
-                    if target.frozen or any(moved in conjuncts(p) for p in target.found):
-                        continue
-                    target.found.append(moved)
-                    other = f"{edge.source.ref.alias}.{edge.source.column}"
-                    target.notes.append(f"used: {edge.target.column} equals {other}, which is filtered")
-                    changed = True
-
-    # -- outputs ----------------------------------------------------------------------------------
-
-    def _output(self, node: exp.Select, scope: Scope) -> Output | None:
-        """Names and origins of the projections: what a condition above this SELECT may be pushed to."""
-        grouped = node.args.get("group") is not None or node.args.get("having") is not None
-        keys = _group_keys(node)
-        blocked = bool(node.args.get("windows")) or any(e.find(exp.Window) for e in node.expressions)
-        output: Output = []
-        for e in node.expressions:
-            inner = e.unalias()
-            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
-                starred = self._star(node, inner, scope)
-                if starred is None or grouped:
-                    return None
-                output += starred
-                continue
-            passed = isinstance(inner, exp.Column) and (not grouped or inner.name.lower() in keys)
-            output.append((e.alias_or_name, scope.resolve(inner) if passed else ()))
-        return [(name, ()) for name, _ in output] if blocked else output
-
-    def _star(self, node: exp.Select, inner: exp.Expr, scope: Scope) -> Output | None:
-        star = inner if isinstance(inner, exp.Star) else inner.this
-        if any(star.args.values()) or any(j.args.get("using") or j.method for j in node.args.get("joins") or []):
-            return None
-        qualifier = inner.table.lower() if isinstance(inner, exp.Column) else ""
-        output: Output = []
-        for s in scope.sources:
-            if s.visible and (not qualifier or s.alias.lower() == qualifier):
-                if s.columns is None:
-                    return None
-                output += [(name, s.origins(name)) for name in s.columns]
-        return output
-
-
-def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    condition = condition.unnest()
-    if not isinstance(condition, exp.And):
-        return [condition]
-    return [c for part in condition.flatten() for c in _conjuncts(part)]
-
-
-def _group_keys(node: exp.Select) -> set[str]:
-    """Lowered names of the plain columns that every group has one value of; empty when not certain."""
-    group = node.args.get("group")
-    if group is None or any(v for k, v in group.args.items() if k != "expressions") or not group.expressions:
-        return set()
-    keys = set()
-    for e in group.expressions:
-        if isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets):
-            return set()
-        if isinstance(e, exp.Literal) and not e.is_string and 0 < int(e.this) <= len(node.expressions):
-            e = node.expressions[int(e.this) - 1].unalias()
-        if isinstance(e, exp.Column):
-            keys.add(e.name.lower())
-    return keys
-
-
-def _leaves(origin: Origin) -> list[Range | OneOf]:
-    found = [leaf for p in origin.ref.found for leaf in conjuncts(p)]
-    return [x for x in found if isinstance(x, Range | OneOf) and x.column == origin.column]
-
-
-def _moved(leaf: Range | OneOf, column: str) -> Predicate:
-    if isinstance(leaf, OneOf):
-        return OneOf(column, leaf.values)
-    return Range(column, leaf.lo, leaf.hi, leaf.lo_open, leaf.hi_open)
