@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from parquetry.cli.output import console
 
@@ -16,17 +16,15 @@ if TYPE_CHECKING:
 _LINE_EVERY_S = 10.0
 
 
-class Work:
+class Work(Protocol):
     """One piece of work after the other; calling it tells (parts done, parts known so far) of the present one."""
 
-    def start(self, what: str) -> None:
-        raise NotImplementedError
+    def start(self, what: str) -> None: ...
 
-    def __call__(self, done: int, total: int) -> None:
-        raise NotImplementedError
+    def __call__(self, done: int, total: int) -> None: ...
 
 
-class _Bar(Work):
+class _Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
@@ -41,7 +39,7 @@ class _Bar(Work):
             self._progress.update(self._task, completed=done, total=total)
 
 
-class _Lines(Work):
+class _Lines:
     """A line at the first report and then now and then: work that is soon done or refused says nothing."""
 
     def __init__(self) -> None:
