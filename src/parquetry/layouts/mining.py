@@ -36,9 +36,10 @@ from parquetry.model.workload import LoggedQuery
 from parquetry.workload.simplify import both
 
 LEAST_SUPPORT = 0.01  # of the workload's weight (3.4-13)
-_MOST_ITEMS = 1_000  # those of the heaviest queries; with the next three it bounds the time of a workload of any size
+_MOST_ITEMS = 1_000  # those of the heaviest queries; with the next ones it bounds the time of a workload of any size
 _MOST_QUERIES = 5_000  # distinct ones
 _MOST_DISJUNCTIONS = 50  # each of which must itself be frequent; what it demands of single columns counts anyway
+_LEAST_OR = 0.05  # of the weight, for a disjunction as a whole: one that a single query has tells nothing of others
 _MOST_SETS = 3_000  # per level
 _LARGEST_SET = 4
 
@@ -87,16 +88,18 @@ def mine(workload: Iterable[LoggedQuery], columns: frozenset[str], widen: bool =
     conditions = sorted(weight, key=lambda i: (-weight[i], str(i)))
     w = np.array([q.weight for q in queries], np.float32)
     least = max(LEAST_SUPPORT * float(w.sum()), float(w.min()) if len(w) else 0.0) * 0.999999
-    chosen = _candidates([c for c in conditions if not isinstance(c, Or) or weight[c] >= least])
+    least_or = max(least, _LEAST_OR * float(w.sum()))
+    chosen = _candidates([c for c in conditions if not isinstance(c, Or) or weight[c] >= least_or])
     number = {c: n for n, c in enumerate(conditions)}
     implied = _implied(conditions, chosen)
     demands = np.zeros((len(conditions), len(queries)), np.float32)
     for n, items in enumerate(asked):
         demands[[number[i] for i in items], n] = 1
+    speaks_of = [(q.predicate, columns_of(q.predicate)) for q in queries]
     covers = implied.T.astype(np.float32) @ demands > 0
     for n, item in enumerate(chosen):
         if isinstance(item, Or):
-            covers[n] = [_may_imply(q.predicate, item) and implies(q.predicate, item) for q in queries]
+            covers[n] = _imply(speaks_of, item)
     frequent = np.flatnonzero(covers @ w >= least)
     items = tuple(chosen[i] for i in frequent.tolist())
     rows = [number[i] for i in items]
@@ -189,24 +192,24 @@ def _implied(conditions: Sequence[Item], items: Sequence[Item]) -> Numbers:
         line = Positions.of([v for leaf in targets for v in bounds_of(leaf)])  # type: ignore[arg-type]
         outside = 1 - _allowed(targets, line)
         found[np.ix_(own, wanted)] = _allowed(leaves, line) @ outside.T == 0
-    disjunctions = [c for c in conditions if isinstance(c, Or)][: 20 * _MOST_DISJUNCTIONS]
+    disjunctions = [(c, columns_of(c)) for c in conditions if isinstance(c, Or)][: 20 * _MOST_DISJUNCTIONS]
     for n, item in enumerate(items):
         found[number[item], n] = True
         if isinstance(item, Or):
-            for either in disjunctions:
-                found[number[either], n] = _may_imply(either, item) and implies(either, item)
+            found[[number[c] for c, _ in disjunctions], n] |= _imply(disjunctions, item)
     return found
+
+
+def _imply(conditions: Sequence[tuple[Predicate, frozenset[str]]], item: Or) -> Numbers:
+    """Which conditions, given with the columns they speak of, imply the disjunction."""
+    wanted = [columns_of(part) for part in item.parts]
+    # A cheap look first: a condition that implies a disjunct speaks of all its columns.
+    return np.array([any(w <= own for w in wanted) and implies(c, item) for c, own in conditions], bool)
 
 
 def _allowed(leaves: Sequence[Item], line: Positions) -> Numbers:
     """One row per leaf, one column per position of the line: 1 where the leaf may be TRUE."""
     return np.array([truth(leaf, line) for leaf in leaves], np.float32).reshape(-1, line.top + 1)  # type: ignore[arg-type]
-
-
-def _may_imply(p: Predicate, item: Or) -> bool:
-    """A cheap look first: a condition that implies a disjunct speaks of all its columns."""
-    columns = columns_of(p)
-    return any(columns_of(part) <= columns for part in item.parts)
 
 
 def _grow(

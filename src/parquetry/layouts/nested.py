@@ -5,9 +5,10 @@ Rows never move from one range to another (WP-18), so a range can be learned fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 
 UNITS = ("year", "month", "day")
+RunAll = Callable[[Sequence[Callable[[], LayoutSpec]]], Sequence[LayoutSpec]]
 _MOST_RANGES = 1000  # each has a layout of its own to learn, store and look through
 
 
@@ -125,6 +127,10 @@ def rows_by_range(boundaries: Sequence[Any], values: pa.ChunkedArray) -> list[Nu
     return np.split(order, np.searchsorted(ranges[order], np.arange(1, len(boundaries) + 1)))
 
 
+def one_by_one(tasks: Sequence[Callable[[], LayoutSpec]]) -> list[LayoutSpec]:
+    return [task() for task in tasks]
+
+
 def learn_nested(
     name: str,
     sample: pa.Table,
@@ -132,14 +138,20 @@ def learn_nested(
     options: LearnOptions,
     within: Within,
     cells: int = 1,
+    run_all: RunAll = one_by_one,
 ) -> NestedLayout:
-    """Ranges of ``within``, each laid out by the named learner from its own rows and the queries that reach it."""
+    """Ranges of ``within``, each laid out by the named learner from its own rows and the queries that reach it.
+
+    ``run_all`` runs the learning of all ranges, which do not depend on each other.
+    """
     values = sample.column(within.column)
     boundaries = boundaries_of(values, within)
-    parts = [
-        learn_part(name, sample.take(rows), asked_of(workload, within.column, own), options, cells)
-        for rows, own in zip(rows_by_range(boundaries, values), ranges_between(boundaries), strict=True)
-    ]
+    parts = run_all(
+        [
+            partial(learn_part, name, sample.take(rows), asked_of(workload, within.column, own), options, cells)
+            for rows, own in zip(rows_by_range(boundaries, values), ranges_between(boundaries), strict=True)
+        ]
+    )
     how: dict[str, Any] = {"block_rows": options.block_rows, "within": str(within), "inside": _inside(options, cells)}
     high = pc.max(values).as_py() if isinstance(within.unit, str) else None
     how |= {"learned_blocks": _learned(parts), "until": _end(high, within)}

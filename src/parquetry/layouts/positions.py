@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,15 @@ class Positions:
         """How many boundaries are below the value, and how many at or below it."""
         if self.array is not None:
             number = self.codec.number(value) if self.codec else value
+            if self.array.dtype.kind == "i" and number == number:  # without NaN a plain list finds it sooner
+                return bisect_left(self._list, number), bisect_right(self._list, number)
             return int(np.searchsorted(self.array, number, "left")), int(np.searchsorted(self.array, number, "right"))
         key = order_key(value)
         return bisect_left(self.keys, key), bisect_right(self.keys, key)
+
+    @cached_property
+    def _list(self) -> list[int]:
+        return list(self.array.tolist())  # type: ignore[union-attr]
 
     def range(self, interval: Interval) -> tuple[int, int]:
         """The closed range of positions of an interval; lo > hi when it is empty. A bound that is no boundary

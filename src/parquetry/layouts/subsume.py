@@ -7,6 +7,7 @@ skipping; saying yes once too often would lose rows, so every case is a plain on
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
@@ -27,18 +28,12 @@ def implies(a: Predicate, b: Predicate) -> bool:
             return True
         case (_, And(parts)):
             return all(implies(a, part) for part in parts)
+        case (_, Or()):
+            return _implies_either(a, b)
         case (Or(parts), _):
             return all(implies(part, b) for part in parts)
-        case (And(), Or()):
-            return _conjunction_implies_either(a, b)
         case (And(parts), _):
             return any(implies(part, b) for part in parts)
-        case (OneOf(column, values), Or(parts)) if len(values) > 1:
-            # Each value may lie in another disjunct.
-            whole = any(implies(a, part) for part in parts)
-            return whole or all(implies(OneOf(column, frozenset([v])), b) for v in values)
-        case (_, Or(parts)):
-            return any(implies(a, part) for part in parts)
     case = _CASES.get((type(a), type(b)))
     if case is None or a.column != b.column:  # type: ignore[union-attr]
         return False
@@ -46,6 +41,20 @@ def implies(a: Predicate, b: Predicate) -> bool:
         return case(a, b)
     except TypeError:
         return False  # values that do not compare
+
+
+@lru_cache(maxsize=1 << 16)  # the ranges of a table have their queries in common
+def _implies_either(a: Predicate, b: Or) -> bool:
+    match a:
+        case Or(parts):
+            return all(implies(part, b) for part in parts)
+        case And():
+            return _conjunction_implies_either(a, b)
+        case OneOf(column, values) if len(values) > 1:
+            # Each value may lie in another disjunct.
+            whole = any(implies(a, part) for part in b.parts)
+            return whole or all(implies(OneOf(column, frozenset([v])), b) for v in values)
+    return any(implies(a, part) for part in b.parts)
 
 
 def _conjunction_implies_either(a: And, b: Or) -> bool:

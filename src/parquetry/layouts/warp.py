@@ -4,7 +4,8 @@ reduce, partitioning)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,20 @@ from parquetry.layouts.route import route_numpy
 from parquetry.layouts.router import boundary_values
 from parquetry.layouts.sample import Sample, choose_columns, encode
 from parquetry.model.layout import Cluster, Feature, FeatureLayout, Node
-from parquetry.model.predicate import And, Anything, Nothing, Opaque, Or, Predicate, restrict
+from parquetry.model.predicate import (
+    And,
+    Anything,
+    IsNull,
+    Nothing,
+    NotNull,
+    OneOf,
+    Opaque,
+    Or,
+    Predicate,
+    Range,
+    restrict,
+)
+from parquetry.model.values import order_key
 from parquetry.model.workload import LoggedQuery
 
 VARIANTS = ("greedy", "paper")
@@ -34,6 +48,7 @@ def learn_warp(sample: pa.Table, workload: Sequence[LoggedQuery], options: Learn
     Variant "greedy" chooses the features that let queries skip most; "paper" the most frequent predicate sets of which
     none is more special than another (WP-04, 3.4-3).
     """
+    workload = asked(sample, workload) or workload
     features, left_out = choose_features(sample, workload, options)
     counts = options.count_vectors(features) if options.count_vectors else _count(features, sample, options)
     clusters, vectors, folded = cluster_counted(features, counts, options.block_rows)
@@ -132,7 +147,6 @@ def _choose_greedily(mined: Mined, sample: pa.Table, options: LearnOptions) -> l
     holds = np.packbits(Evaluator(items, rows.schema).bits(rows), axis=1)
     misses = np.array([~np.bitwise_and.reduce(holds[list(s)]) for s in mined.sets])
     left = np.repeat(np.packbits(np.ones(rows.num_rows, bool))[None, :], len(mined.queries), axis=0)
-    left[~within_extent(rows, mined.queries)] = 0  # what min/max of the whole skips is no gain of a feature
     weight = mined.weight
     covered = [np.flatnonzero(c) for c in mined.covers]
 
@@ -144,26 +158,62 @@ def _choose_greedily(mined: Mined, sample: pa.Table, options: LearnOptions) -> l
     return _lazily(waiting, gain, left, misses, covered, options.features)
 
 
-def within_extent(rows: pa.Table, queries: Sequence[LoggedQuery]) -> Numbers:
-    """Which queries lie, by single columns, between the lowest and the highest values of the rows."""
-    lines = Evaluator([Feature(q.predicate) for q in queries], rows.schema)
-    places = {c: line.place(rows.column(c)) for c, line in lines.lines.items()}
-    ends = {c: (int(p.min()), int(p.max())) for c, p in places.items()}
-    return np.array([_reaches(q.predicate, ends, lines) for q in queries], bool)
+def asked(sample: pa.Table, workload: Sequence[LoggedQuery]) -> list[LoggedQuery]:
+    """Each query that min/max of the whole sample does not answer, once, with its weight: what is skipped without
+    features is no gain of one."""
+    known = frozenset(sample.column_names)
+    ends: dict[str, _Ends] = {}
+    weight: dict[tuple[Predicate, tuple[Opaque, ...]], float] = {}
+    for q in workload:
+        predicate = restrict(q.predicate, known)
+        if _reaches(predicate, sample, ends):
+            key = predicate, q.opaque
+            weight[key] = weight.get(key, 0.0) + q.weight
+    return [LoggedQuery(p, w, o) for (p, o), w in weight.items()]
 
 
-def _reaches(p: Predicate, ends: Mapping[str, tuple[int, int]], lines: Evaluator) -> bool:
+@dataclass(frozen=True)
+class _Ends:
+    """A column's lowest and highest value, as they sort; None without any value."""
+
+    low: tuple[int, Any] | None
+    high: tuple[int, Any] | None
+    nulls: bool
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> _Ends:
+        ends = pc.min_max(column)
+        low, high = ends["min"].as_py(), ends["max"].as_py()
+        some = low is not None
+        return cls(order_key(low) if some else None, order_key(high) if some else None, column.null_count > 0)
+
+    def reach(self, p: Range | OneOf | IsNull | NotNull) -> bool:
+        if isinstance(p, IsNull):
+            return self.nulls
+        if self.low is None or self.high is None:
+            return False
+        match p:
+            case Range(_, lo, hi):
+                return (lo is None or order_key(lo) <= self.high) and (hi is None or self.low <= order_key(hi))
+            case OneOf(_, values):
+                return any(self.low <= order_key(v) <= self.high for v in values)
+        return True
+
+
+def _reaches(p: Predicate, sample: pa.Table, ends: dict[str, _Ends]) -> bool:
+    """Whether a row between the lowest and the highest values may satisfy the predicate, column by column."""
     match p:
         case And(parts):
-            return all(_reaches(x, ends, lines) for x in parts)
+            return all(_reaches(x, sample, ends) for x in parts)
         case Or(parts):
-            return any(_reaches(x, ends, lines) for x in parts)
+            return any(_reaches(x, sample, ends) for x in parts)
         case Anything():
             return True
         case Nothing():
             return False
-    low, high = ends[p.column]
-    return bool(lines.tables[p][low : high + 1].any())
+    if p.column not in ends:
+        ends[p.column] = _Ends.of(sample.column(p.column))
+    return ends[p.column].reach(p)
 
 
 def _most_special(mined: Mined, misses: Numbers) -> list[int]:
@@ -210,7 +260,7 @@ def cut_clusters(
     if sample.num_rows < 2 * options.sample_block_rows:
         return uncut
     columns = tuple(choose_columns(sample, workload, options))
-    workload = _asked(sample, workload)
+    workload = asked(sample, workload)
     encoded = encode(sample, workload, replace(options, columns=columns), extended=False)
     if not encoded.columns:
         return uncut
@@ -236,16 +286,6 @@ def cut_clusters(
     cut_on = boundary_values([n for c in clusters for n in c.cells])
     used = tuple(dict.fromkeys([*columns_used(spec.features), *cut_on]))
     return replace(spec, columns=used, clusters=tuple(clusters))
-
-
-def _asked(sample: pa.Table, workload: Sequence[LoggedQuery]) -> list[LoggedQuery]:
-    """Each query that min/max of the whole does not answer, once, with its weight."""
-    weight: dict[tuple[Predicate, tuple[Opaque, ...]], float] = {}
-    for q in workload:
-        key = restrict(q.predicate, frozenset(sample.column_names)), q.opaque
-        weight[key] = weight.get(key, 0.0) + q.weight
-    distinct = [LoggedQuery(p, w, o) for (p, o), w in weight.items()]
-    return [q for q, near in zip(distinct, within_extent(sample, distinct).tolist(), strict=True) if near]
 
 
 def _cut(rows: Sample, block_rows: int) -> tuple[Node, ...]:

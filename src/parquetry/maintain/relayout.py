@@ -21,7 +21,7 @@ from parquetry.errors import CommitConflict, ParquetryError, SchemaError
 from parquetry.ingest.failure import explain_failure
 from parquetry.layouts.cells import with_cells
 from parquetry.layouts.extra import choose_extra_blocks
-from parquetry.layouts.nested import Within, learn_nested
+from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.options import CountVectors, LearnOptions
 from parquetry.layouts.registry import learn, named
 from parquetry.layouts.routing import blocks_of, count_vectors, descriptor_of, with_blocks
@@ -123,7 +123,7 @@ def learn_layout(
     phase(f"sampling {', '.join(columns)}")
     sample = draw_sample(spark, store, table, columns, options)
     whole = partial(count_vectors, scan(spark, store, table.schema, table.deltas))
-    return learn_from_sample(table, sample, learner, workload, options, phase, whole)
+    return learn_from_sample(table, sample, learner, workload, options, phase, whole, partial(_on_executors, spark))
 
 
 def learn_from_sample(
@@ -134,10 +134,12 @@ def learn_from_sample(
     options: RelayoutOptions,
     phase: Phase = lambda _: None,
     count_vectors: CountVectors | None = None,
+    run_all: RunAll = one_by_one,
 ) -> LayoutSpec:
     """The layout of any learner but ``key`` from a sample that may have more columns than the layout cuts on.
 
-    ``count_vectors`` counts in the whole table what a learner would otherwise estimate from the sample.
+    ``count_vectors`` counts in the whole table what a learner would otherwise estimate from the sample; ``run_all``
+    learns the ranges of a layout that has some.
     """
     columns = layout_columns(table, learner, workload, options)
     within = None if options.within is None else ranges_of(table, options)
@@ -151,7 +153,7 @@ def learn_from_sample(
         how = replace(how, count_vectors=count_vectors)
         spec = with_cells(learn(learner, sample, workload, how), sample, workload, how, options.cells)
     else:
-        spec = learn_nested(learner, sample, workload, how, within, options.cells)
+        spec = learn_nested(learner, sample, workload, how, within, options.cells, run_all)
     if not options.extra_space:
         return spec
     # An extra block competes with cells, so it may be as small as one.
@@ -159,6 +161,11 @@ def learn_from_sample(
     budget = int(rows * options.extra_space)
     extra = choose_extra_blocks(spec, sample, workload, finer, budget, _MOST_EXTRA)
     return replace(spec, extra=tuple(e.box for e in extra))
+
+
+def _on_executors(spark: SparkSession, tasks: Sequence[Callable[[], LayoutSpec]]) -> list[LayoutSpec]:
+    """Ranges are learned side by side, each from its part of the sample."""
+    return spark.sparkContext.parallelize(tasks, len(tasks)).map(lambda task: task()).collect()
 
 
 def learn_options(table: TableState, columns: Sequence[str], rate: float, options: RelayoutOptions) -> LearnOptions:
