@@ -12,6 +12,7 @@ import pytest
 
 import parquetry
 from parquetry.maintain.relayout import RelayoutOptions
+from parquetry.query import local_source
 from parquetry.query.local_source import NAME
 
 ROWS = 20_000
@@ -56,6 +57,26 @@ def test_what_was_read_is_what_the_plan_keeps(wh: parquetry.Warehouse, sql: str)
         chunks += sum(footer.row_group(g).column(c).total_compressed_size for g in groups for c in range(3))
     assert 0 < picked.stats["bytes_read"] <= chunks
     assert picked.stats["bytes_read"] <= whole.stats["bytes_read"]
+
+
+def test_where_streaming_costs_too_much_duckdb_is_told_the_rows(
+    wh: parquetry.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corner = "SELECT count(*) AS n, sum(v) AS v FROM t WHERE a BETWEEN 425 AND 460 AND b BETWEEN 425 AND 460"
+    for sql in (HOT, COLD, corner):
+        by_statistics = wh.sql(sql, executor="local", off=[NAME])
+        expected = by_statistics.rows()
+        with monkeypatch.context() as costs:
+            costs.setattr(local_source, "_PICKED_MS", 1e9)
+            costs.setattr(local_source, "_NUMBERED_PER_FILE", 0.0)
+            told = wh.sql(sql, executor="local")
+            assert told.rows() == expected
+        (kept,) = told.plan.tables.values()
+        assert sum(b - a + 1 for ranges in kept.row_ranges().values() for a, b in ranges) == kept.rows
+        if kept.rows < kept.rows_by_statistics:
+            assert told.stats["blocks_read"] == kept.groups_read < by_statistics.stats["blocks_read"]
+            return
+    pytest.fail("no query tells the proofs apart")
 
 
 def test_a_lost_file_is_named(wh: parquetry.Warehouse, tmp_path: Path) -> None:

@@ -66,6 +66,22 @@ class TablePlan:
         parts = np.split(ordinals[order], starts[1:])
         return {self.index.paths[f]: part.tolist() for f, part in zip(files.tolist(), parts, strict=True)}
 
+    def row_ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """The kept rows of each file as ranges of their numbers, the last one included; neighbours are joined."""
+        if self.index is None or self.keep is None:
+            return {}
+        found: dict[str, list[tuple[int, int]]] = {}
+        kept = np.flatnonzero(self.keep)
+        kept = kept[np.lexsort((self.index.row_group[kept], self.index.path_of[kept]))]
+        first, rows = self.index.first_row[kept], self.index.rows[kept]
+        for path, a, n in zip(self.index.path_of[kept].tolist(), first.tolist(), rows.tolist(), strict=True):
+            ranges = found.setdefault(self.index.paths[path], [])
+            if ranges and ranges[-1][1] == a - 1:
+                ranges[-1] = (ranges[-1][0], a + n - 1)
+            else:
+                ranges.append((a, a + n - 1))
+        return found
+
     @property
     def files_total(self) -> int:
         return sum(not f.extra for d in self.deltas for f in d.files)

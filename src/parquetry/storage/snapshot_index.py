@@ -73,6 +73,16 @@ class SnapshotIndex:
         return self.numbers("row_group")
 
     @cached_property
+    def first_row(self) -> Ints:
+        """The number in its file of each row group's first row."""
+        order = np.lexsort((self.row_group, self.path_of))
+        before = np.cumsum(self.rows[order]) - self.rows[order]
+        _, start, of = np.unique(self.path_of[order], return_index=True, return_inverse=True)
+        found = np.empty(len(self), np.int64)
+        found[order] = before - before[start][of]
+        return found
+
+    @cached_property
     def layout(self) -> Ints:
         """The layout id of each row group's delta; 0 where it is not known."""
         return self._layouts[self.delta] if len(self._layouts) else np.zeros(len(self), np.int64)
