@@ -86,6 +86,10 @@ def relayout(
     weights: Annotated[
         str | None, typer.Option(help="robust, two_phase: how much columns count, as a=3,b=0.5; 1 for others.")
     ] = None,
+    features: Annotated[int, typer.Option(help="warp: conditions that rows are told apart by.")] = 15,
+    variant: Annotated[
+        str, typer.Option(help="A learner's variant, such as paper for paw, warp and robust; else its best one.")
+    ] = "",
     join: Annotated[str | None, typer.Option(help="two_phase: the join column; else the first of the key.")] = None,
     join_levels: Annotated[int | None, typer.Option(help="two_phase: levels cut on it; else half of them.")] = None,
     pays_back_within: Annotated[
@@ -107,6 +111,8 @@ def relayout(
             within=within,
             range=ranges,
             weights=_weights(weights) if weights else None,
+            features=features,
+            variant=variant,
             join=join,
             join_levels=join_levels,
         )
