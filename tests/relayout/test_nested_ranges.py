@@ -120,7 +120,7 @@ def test_a_crash_before_the_commit_changes_nothing_and_leaves_garbage_only(
 
     with monkeypatch.context() as dying:
         dying.setattr(failpoints, "reach", kill)
-        dying.setattr("parquetry.maintain.relayout_ranges.clean_up", lambda *_: None)  # the dead clean nothing up
+        dying.setattr("parquetry.storage.leased.clean_up", lambda *_: None)  # the dead clean nothing up
         with pytest.raises(Killed):
             wh.relayout("t", "robust", options=SUMMER)
     assert wh.catalog.version() == version

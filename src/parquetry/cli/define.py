@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from parquetry.cli.options import Json, Table, assignments, opened, setting_values
-from parquetry.cli.output import print_json, print_table
+from parquetry.cli.output import print_done, print_found, print_json, print_table
 
 verbs = typer.Typer()
 
@@ -33,10 +33,8 @@ def init(
             created = True
     if catalog and not created:
         raise WarehouseError(f"'{ctx.obj}' is a warehouse already and keeps its catalog; name another folder with -w")
-    if json:
-        print_json({"warehouse": ctx.obj, "created": created})
-    else:
-        print(f"made the warehouse '{ctx.obj}'" if created else f"'{ctx.obj}' is a warehouse already")
+    said = f"made the warehouse '{ctx.obj}'" if created else f"'{ctx.obj}' is a warehouse already"
+    print_done(json, {"warehouse": ctx.obj, "created": created}, said)
 
 
 @verbs.command("create-table")
@@ -85,10 +83,7 @@ def drop_table(ctx: typer.Context, name: Table, json: Json = False) -> None:
     """Remove a table. Its files go with the next vacuum."""
     with opened(ctx) as wh:
         wh.drop_table(name)
-    if json:
-        print_json({"table": name, "dropped": True})
-    else:
-        print(f"dropped '{name}'")
+    print_done(json, {"table": name, "dropped": True}, f"dropped '{name}'")
 
 
 @verbs.command("add-column")
@@ -103,10 +98,7 @@ def add_column(
     """Add a nullable column; rows stored before read as null."""
     with opened(ctx) as wh:
         wh.add_column(table, name, type, merge)
-    if json:
-        print_json({"table": table, "column": name, "type": type})
-    else:
-        print(f"added the column '{name}' to '{table}'")
+    print_done(json, {"table": table, "column": name, "type": type}, f"added the column '{name}' to '{table}'")
 
 
 @verbs.command("set")
@@ -122,7 +114,4 @@ def set_settings(
         if wanted:
             wh.change_settings(table, **wanted)
         settings = wh.catalog.state().table(table).settings.to_json()
-    if json:
-        print_json({"table": table, "settings": settings})
-    else:
-        print_table(("setting", "value"), settings.items())
+    print_found(json, {"table": table, "settings": settings}, ("setting", "value"), settings.items())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from parquetry.cli.options import Json, assignments, opened
-from parquetry.cli.output import counted, print_json, print_table, size
+from parquetry.cli.output import counted, print_done, print_found, print_json, size
 from parquetry.cli.progress import shown
 
 verbs = typer.Typer()
@@ -46,16 +46,14 @@ def workload_show(
     """What the logged queries filter, and what could not be understood."""
     with opened(ctx) as wh:
         rows = wh.queries(limit, table)
-    if json:
-        print_json([{"sql": r["sql"], "executor": r["executor"], "shape": r["shape"]} for r in rows])
-        return
+    document = [{"sql": r["sql"], "executor": r["executor"], "shape": r["shape"]} for r in rows]
     lines = [
         [s["table"], ", ".join(s["filters"]) or "no filter", ", ".join(s.get("opaque", [])), r["executor"]]
         for r in rows
         for s in r["shape"]
         if table is None or s["table"] == table
     ]
-    print_table(["table", "filters", "not understood", "executor"], lines)
+    print_found(json, document, ("table", "filters", "not understood", "executor"), lines)
 
 
 @verbs.command("relayout")
@@ -155,10 +153,7 @@ def layout_show(ctx: typer.Context, table: Annotated[str, typer.Argument()], jso
     """The learner, columns and number of blocks of a table's layout."""
     with opened(ctx) as wh:
         found = wh.layout(table)
-    if json:
-        print_json(found)
-        return
-    print_table(["", ""], [[k, v] for k, v in found.items()])
+    print_found(json, found, ("", ""), found.items())
 
 
 @layout.command("draw")
@@ -173,7 +168,4 @@ def layout_draw(
     with opened(ctx) as wh:
         drawn = wh.draw_layout(table, columns.split(",") if columns else None)
     out.write_text(drawn, encoding="utf-8")
-    if json:
-        print_json({"file": str(out), "bytes": len(drawn)})
-    else:
-        print(f"wrote {out}")
+    print_done(json, {"file": str(out), "bytes": len(drawn)}, f"wrote {out}")

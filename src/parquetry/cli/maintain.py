@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parquetry.cli.options import Json, opened, seconds
-from parquetry.cli.output import counted, print_json, print_table, size
+from parquetry.cli.output import counted, print_done, print_json, print_table, size
 from parquetry.cli.progress import Work, shown
 
 if TYPE_CHECKING:
@@ -93,10 +93,8 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 
 def _print_stages(stages: list[Stage], json: bool) -> None:
-    if json:
-        print_json({"stages": [stage_document(s) for s in stages]})
-    else:
-        print("\n".join(str(s) for s in stages) or "nothing to do")
+    document = {"stages": [stage_document(s) for s in stages]}
+    print_done(json, document, "\n".join(str(s) for s in stages) or "nothing to do")
 
 
 def stage_document(stage: Stage) -> dict[str, Any]:
@@ -162,8 +160,5 @@ def vacuum(
     grace_s = seconds(grace)
     with opened(ctx) as wh, shown("vacuum"):
         done = wh.vacuum(grace_s=grace_s, dry_run=dry_run)
-    if json:
-        print_json(asdict(done))
-    else:
-        what = f"{counted(done.deltas, 'replaced delta')} and {counted(done.orphans, 'stray file')}, {size(done.bytes)}"
-        print(f"would remove {what}" if dry_run else f"removed {what}")
+    what = f"{counted(done.deltas, 'replaced delta')} and {counted(done.orphans, 'stray file')}, {size(done.bytes)}"
+    print_done(json, asdict(done), f"would remove {what}" if dry_run else f"removed {what}")

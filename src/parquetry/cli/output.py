@@ -47,6 +47,22 @@ def print_json(document: Any) -> None:
     print(json.dumps(jsonable(document), ensure_ascii=False, allow_nan=False), flush=True)
 
 
+def print_done(json: bool, document: Any, text: str) -> None:
+    """What a verb did: one JSON document for programs, or a text for people."""
+    if json:
+        print_json(document)
+    else:
+        print(text)
+
+
+def print_found(json: bool, document: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """What a verb found: one JSON document for programs, or a table for people."""
+    if json:
+        print_json(document)
+    else:
+        print_table(columns, rows)
+
+
 def console(*, stderr: bool = False) -> Console:
     """A plain console: no markup in what users stored, and full width where nobody looks at a screen."""
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parquetry.cli.options import Executor, Json, Off, Query, Splits, opened, query_text
-from parquetry.cli.output import console, counted, print_json, print_table, size, table_of
+from parquetry.cli.output import console, counted, print_found, print_json, size, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,10 +96,8 @@ def explain(
     text = query_text(query)
     with opened(ctx) as wh:
         found = wh.explain(text, executor=executor, off=off or (), analyze=analyze, splits=splits).to_json()
-    if json:
-        print_json(found)
-        return
-    print_table(("step", "decided", "why"), [(s["rule"], s["decided"], s["why"]) for s in found["steps"]])
+    steps = [(s["rule"], s["decided"], s["why"]) for s in found["steps"]]
+    print_found(json, found, ("step", "decided", "why"), steps)
 
 
 RULE_MEANINGS = {
@@ -125,7 +123,4 @@ def rules(json: Json = False) -> None:
     from parquetry.query.engine import RULES
 
     listed = [{"rule": rule, "does": RULE_MEANINGS[rule]} for rule in RULES]
-    if json:
-        print_json(listed)
-    else:
-        print_table(("rule", "does"), [(r["rule"], r["does"]) for r in listed])
+    print_found(json, listed, ("rule", "does"), [(r["rule"], r["does"]) for r in listed])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from parquetry.cli.options import Json, Table, opened
-from parquetry.cli.output import cell, console, counted, print_json, print_table, size
+from parquetry.cli.output import cell, console, counted, print_found, print_json, print_table, size
 
 verbs = typer.Typer()
 
@@ -21,12 +21,10 @@ def tables(ctx: typer.Context, json: Json = False) -> None:
     """List the tables."""
     with opened(ctx) as wh:
         found = wh.tables()
-    if json:
-        print_json(found)
-        return
-    columns = ("table", "model", "key", "columns", "deltas", "rows", "size", "QT")
-    print_table(
-        columns,
+    print_found(
+        json,
+        found,
+        ("table", "model", "key", "columns", "deltas", "rows", "size", "QT"),
         [
             (
                 t["table"],
@@ -48,12 +46,10 @@ def deltas(ctx: typer.Context, table: Table, json: Json = False) -> None:
     """List a table's deltas, oldest first."""
     with opened(ctx) as wh:
         found = wh.deltas(table)
-    if json:
-        print_json(found)
-        return
-    columns = ("delta", "timestamps", "level", "rows", "size", "files", "visible")
-    print_table(
-        columns,
+    print_found(
+        json,
+        found,
+        ("delta", "timestamps", "level", "rows", "size", "files", "visible"),
         [
             (
                 d["delta"],
@@ -75,18 +71,16 @@ def blocks(ctx: typer.Context, table: Table, limit: Limit = 100, json: Json = Fa
     with opened(ctx) as wh:
         found = wh.blocks(table)
     shown = found[:limit]
-    if json:
-        print_json({"total": len(found), "blocks": shown})
-        return
-    columns = ("delta", "block", "row group", "rows", "size", "key ranges")
-    print_table(
-        columns,
+    print_found(
+        json,
+        {"total": len(found), "blocks": shown},
+        ("delta", "block", "row group", "rows", "size", "key ranges"),
         [
             (b["delta"], b["block"], b["row_group"], f"{b['rows']:,}", size(b["bytes"]), _ranges(b["key_ranges"]))
             for b in shown
         ],
     )
-    if len(found) > limit:
+    if len(found) > limit and not json:
         console().print(f"… {counted(len(found) - limit, 'more block')}; --limit shows more", style="dim")
 
 
@@ -117,11 +111,8 @@ def history(ctx: typer.Context, table: SomeTable = None, limit: Limit = 100, jso
     """List commits, the newest first."""
     with opened(ctx) as wh:
         found = wh.history(table, limit)
-    if json:
-        print_json(found)
-        return
     rows = [(h["version"], h["at"], h["t"], h["kind"], _details(h["detail"])) for h in found]
-    print_table(("version", "at", "timestamp", "kind", "detail"), rows)
+    print_found(json, found, ("version", "at", "timestamp", "kind", "detail"), rows)
 
 
 def _details(detail: dict[str, Any]) -> str:
@@ -135,12 +126,10 @@ def queries(ctx: typer.Context, table: SomeTable = None, limit: Limit = 20, json
         if table is not None:
             wh.catalog.state().table(table)  # a wrong name is an error, not an empty list
         found = wh.queries(limit, table)
-    if json:
-        print_json([{**q, "at": _iso(q["at"])} for q in found])
-        return
-    columns = ("at", "executor", "ms", "rows", "read", "query")
-    print_table(
-        columns,
+    print_found(
+        json,
+        [{**q, "at": _iso(q["at"])} for q in found],
+        ("at", "executor", "ms", "rows", "read", "query"),
         [
             (
                 _iso(q["at"]),

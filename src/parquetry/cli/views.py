@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from parquetry.cli.options import Json, Query, opened, query_text, setting_values
-from parquetry.cli.output import print_json, print_table, size
+from parquetry.cli.output import print_done, print_found, print_json, print_table, size
 
 verbs = typer.Typer()
 
@@ -45,10 +45,7 @@ def drop_view(ctx: typer.Context, name: View, json: Json = False) -> None:
     """Remove a view. Its files go with the next vacuum."""
     with opened(ctx) as wh:
         wh.drop_view(name)
-    if json:
-        print_json({"view": name, "dropped": True})
-    else:
-        print(f"dropped '{name}'")
+    print_done(json, {"view": name, "dropped": True}, f"dropped '{name}'")
 
 
 @verbs.command("views")
@@ -56,10 +53,9 @@ def views(ctx: typer.Context, json: Json = False) -> None:
     """List the views with their definitions, and how far each is filled."""
     with opened(ctx) as wh:
         found = wh.views()
-    if json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        json,
+        found,
         ("view", "over", "key", "rows", "size", "deltas", "state", "definition"),
         [
             (

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import DataError
-from parquetry.ingest.failure import SHOWN_COLUMNS, in_task, shown
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
+from parquetry.storage.failure import SHOWN_COLUMNS, in_task, shown
 from parquetry.storage.frames import spark_schema
 from parquetry.storage.merge import ORDER
 from parquetry.storage.writer import DIGEST

@@ -10,12 +10,12 @@ from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import LabelConflict, ParquetryError, SchemaError
 from parquetry.ingest.conform import conform, digest_of
-from parquetry.ingest.failure import explain_failure
 from parquetry.ingest.sources import as_frame, write_tasks
-from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.layouts.write import write_rows
 from parquetry.model.state import AddDelta
 from parquetry.storage.attempt import attempt, clean_up
-from parquetry.storage.delta_writer import delta_directory, new_delta_id, write_delta
+from parquetry.storage.delta_writer import delta_directory, new_delta_id
+from parquetry.storage.failure import explain_failure
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -67,19 +67,7 @@ def ingest(
         with attempt(catalog, delta_id, label) as kept:
             failpoints.reach("ingest.start")
             try:
-                written = write_delta(
-                    with_blocks(fitted, state.layout),
-                    store=store,
-                    table_id=state.table_id,
-                    delta_id=delta_id,
-                    schema=state.schema,
-                    schema_id=state.schema_id,
-                    layout_id=state.layout_id,
-                    blocks=blocks_of(state.layout),
-                    describe=descriptor_of(state.layout, state.settings),
-                    settings=state.settings,
-                    tasks=write_tasks(fitted, tasks),
-                )
+                written = write_rows(fitted, store, state, delta_id, write_tasks(fitted, tasks))
                 failpoints.reach("ingest.before_commit")
                 edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
                 detail = {"table": name, "label": label}

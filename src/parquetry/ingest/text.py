@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquetry.errors import DataError
-from parquetry.ingest.failure import SHOWN_COLUMNS, in_python, in_task, shown
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
 from parquetry.spark import exact_path
+from parquetry.storage.failure import SHOWN_COLUMNS, in_python, in_task, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,8 @@ brought into the new one by compaction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,33 +17,29 @@ import pyarrow as pa
 
 from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
-from parquetry.errors import CommitConflict, ParquetryError, SchemaError
-from parquetry.ingest.failure import explain_failure
+from parquetry.errors import CommitConflict, SchemaError
 from parquetry.layouts.cells import with_cells
 from parquetry.layouts.extra import choose_extra_blocks
 from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.options import CountVectors, LearnOptions
 from parquetry.layouts.registry import learn, named
-from parquetry.layouts.routing import blocks_of, count_vectors, descriptor_of, with_blocks
-from parquetry.model.delta import Delta
+from parquetry.layouts.routing import blocks_of, count_vectors
+from parquetry.layouts.write import merge_deltas
 from parquetry.model.freshness import runs
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
-from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, State, TableState
+from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.types import is_nested
 from parquetry.model.workload import LoggedQuery
-from parquetry.storage.attempt import attempt, clean_up
-from parquetry.storage.delta_writer import new_delta_id, write_delta
 from parquetry.storage.frames import scan
+from parquetry.storage.leased import LeasedWork, under_lease
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LEASE_S = 60.0
 SAMPLE_ROWS = 1_000_000
-TASK_BYTES = 64 << 20
 _USUAL_BLOCKS = 512  # a small table is cut into about so many blocks, a large one by the size of a row group
 _LEAST_BLOCK_ROWS = 2_000
 _MOST_EXTRA = 64  # each extra block is at least one file in every delta
@@ -200,41 +196,38 @@ def relayout(
 
     ``predicted`` is kept with the commit, for a later check against what queries really read.
     """
-    table = catalog.state().table(name)
-    lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
-    if lease is None:
-        raise CommitConflict(f"another worker is rewriting '{table.name}' right now; try again when it is done")
-    with catalog.keep(lease, LEASE_S) as kept, ExitStack() as attempts:
+    with rewriting(catalog, store, name, holder) as work:
         state = catalog.state()
         table = state.table(name)
-        made: list[str] = []
-        try:
-            spec = learn_layout(spark, store, table, learner, workload, options, phase)
-            after = replace(table, layout=None if spec is None else spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
-            edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
-            size = extra_rows = 0
-            for side in _sides(state, table):
-                made.append(new_delta_id())
-                attempts.enter_context(attempt(catalog, made[-1], holder))  # until the commit: vacuum may run
-                phase(f"rewriting {sum(d.rows for d in side):,} rows into {blocks_of(after.layout):,} blocks")
-                new = _rewrite(spark, store, after, side, made[-1])
-                failpoints.reach("relayout.before_commit")
-                edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
-                size += new.bytes if new else 0
-                extra_rows += new.extra_rows if new else 0
-            detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
-            if predicted is not None:
-                detail["predicted"] = dict(predicted)
-            commit = catalog.commit(edits, kind="relayout", lease=kept.lease, detail=detail)
-        except BaseException as e:
-            for delta_id in made:
-                clean_up(catalog, store, table.table_id, delta_id)
-            if isinstance(e, ParquetryError) or not isinstance(e, Exception):
-                raise
-            raise explain_failure(e, table.name) from e
+        spec = learn_layout(spark, store, table, learner, workload, options, phase)
+        after = replace(table, layout=None if spec is None else spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
+        edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
+        size = extra_rows = 0
+        # What is visible and what is not are rewritten apart, and so is what a view has yet to take in.
+        for side in runs(state, table)[::-1]:
+            phase(f"rewriting {sum(d.rows for d in side):,} rows into {blocks_of(after.layout):,} blocks")
+            new = merge_deltas(spark, store, after, work.new_delta(), side)
+            failpoints.reach("relayout.before_commit")
+            edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
+            size += new.bytes if new else 0
+            extra_rows += new.extra_rows if new else 0
+        detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
+        if predicted is not None:
+            detail["predicted"] = dict(predicted)
+        commit = work.commit(edits, "relayout", detail)
     rows, before = sum(d.rows for d in table.deltas), sum(d.bytes for d in table.deltas)
     blocks = blocks_of(after.layout)
     return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)
+
+
+@contextmanager
+def rewriting(catalog: Catalog, store: Store, name: str, holder: str) -> Iterator[LeasedWork]:
+    """The one rewrite of a table at a time; a second one is refused."""
+    table = catalog.state().table(name)
+    with under_lease("rewrite", catalog, store, table, holder) as work:
+        if work is None:
+            raise CommitConflict(f"another worker is rewriting '{table.name}' right now; try again when it is done")
+        yield work
 
 
 def layout_columns(
@@ -290,32 +283,3 @@ def draw_sample(
         frame = frame.sample(fraction=options.sample_rows / rows, seed=options.seed)
     arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
     return frame.toArrow().cast(arrow)
-
-
-def _sides(state: State, table: TableState) -> list[tuple[Delta, ...]]:
-    """What is visible and what is not are rewritten apart, and so is what a view has yet to take in."""
-    return runs(state, table)[::-1]
-
-
-def _rewrite(
-    spark: SparkSession, store: Store, table: TableState, deltas: tuple[Delta, ...], delta_id: str
-) -> Delta | None:
-    cores = spark.sparkContext.defaultParallelism
-    tasks = -(-sum(d.bytes for d in deltas) // TASK_BYTES)
-    written = write_delta(
-        with_blocks(scan(spark, store, table.schema, deltas), table.layout),
-        store=store,
-        table_id=table.table_id,
-        delta_id=delta_id,
-        schema=table.schema,
-        schema_id=table.schema_id,
-        layout_id=table.layout_id,
-        settings=table.settings,
-        tasks=1 if tasks <= 1 else max(tasks, cores),
-        blocks=blocks_of(table.layout),
-        describe=descriptor_of(table.layout, table.settings),
-        level=max(d.level for d in deltas) + 1,
-        times=(deltas[0].t_lo, deltas[-1].t_hi),
-        expected_rows=sum(d.rows for d in deltas),
-    )
-    return written.delta

@@ -8,7 +8,6 @@ stay as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -18,27 +17,16 @@ import pyarrow as pa
 
 from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
-from parquetry.errors import CommitConflict, ParquetryError, SchemaError
-from parquetry.ingest.failure import explain_failure
+from parquetry.errors import SchemaError
 from parquetry.layouts.nested import asked_of, learn_part, rows_by_range
 from parquetry.layouts.route import literal
-from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
-from parquetry.maintain.relayout import (
-    LEASE_S,
-    TASK_BYTES,
-    Phase,
-    Relaid,
-    RelayoutOptions,
-    layout_columns,
-    learn_options,
-)
+from parquetry.layouts.write import rewriting_tasks, write_rows
+from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout, layout_from_json
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.workload import LoggedQuery
-from parquetry.storage.attempt import attempt, clean_up
-from parquetry.storage.delta_writer import new_delta_id, write_delta
 from parquetry.storage.frames import scan
 from parquetry.storage.kept import keep_files
 from parquetry.storage.snapshot_index import open_snapshot
@@ -114,39 +102,25 @@ def relayout_ranges(
     assert options.range is not None
     if options.within is not None or options.extra_space:
         raise SchemaError("the ranges are there already: leave 'within' and 'extra_space' out")
-    table = catalog.state().table(name)
-    lease = catalog.acquire(f"rewrite:{table.table_id}", holder, LEASE_S)
-    if lease is None:
-        raise CommitConflict(f"another worker is rewriting '{table.name}' right now; try again when it is done")
-    with catalog.keep(lease, LEASE_S) as kept, ExitStack() as attempts:
+    with rewriting(catalog, store, name, holder) as work:
         table = catalog.state().table(name)
         chosen = choose_ranges(table, options.range)
         deltas = [d for d in table.deltas if d.layout_id == table.layout_id]
-        made: list[str] = []
-        try:
-            spec = _learn(spark, store, table, deltas, chosen, learner, workload, options, phase)
-            after = replace(table, layout=spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
-            edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
-            rows = before = size = 0
-            for delta in deltas:
-                made.append(new_delta_id())
-                attempts.enter_context(attempt(catalog, made[-1], holder))
-                touched = _touched(store, table, delta, chosen)
-                old = sum(delta.files[i].rows for i in touched)
-                phase(f"rewriting {old:,} of {delta.rows:,} rows in {len(touched)} of {len(delta.files)} files")
-                new = _rewrite(spark, store, after, delta, touched, chosen, spec, made[-1])
-                failpoints.reach("relayout.before_commit")
-                edits.append(ReplaceDeltas(table.table_id, (delta.delta_id,), new))
-                rows, before = rows + old, before + sum(delta.files[i].bytes for i in touched)
-                size += sum(f.bytes for f in new.files if f not in delta.files)
-            detail = {"table": table.name, "learner": learner, "range": options.range, "blocks": spec.blocks}
-            commit = catalog.commit(edits, kind="relayout", lease=kept.lease, detail=detail)
-        except BaseException as e:
-            for delta_id in made:
-                clean_up(catalog, store, table.table_id, delta_id)
-            if isinstance(e, ParquetryError) or not isinstance(e, Exception):
-                raise
-            raise explain_failure(e, table.name) from e
+        spec = _learn(spark, store, table, deltas, chosen, learner, workload, options, phase)
+        after = replace(table, layout=spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
+        edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
+        rows = before = size = 0
+        for delta in deltas:
+            touched = _touched(store, table, delta, chosen)
+            old = sum(delta.files[i].rows for i in touched)
+            phase(f"rewriting {old:,} of {delta.rows:,} rows in {len(touched)} of {len(delta.files)} files")
+            new = _rewrite(spark, store, after, delta, touched, chosen, spec, work.new_delta())
+            failpoints.reach("relayout.before_commit")
+            edits.append(ReplaceDeltas(table.table_id, (delta.delta_id,), new))
+            rows, before = rows + old, before + sum(delta.files[i].bytes for i in touched)
+            size += sum(f.bytes for f in new.files if f not in delta.files)
+        detail = {"table": table.name, "learner": learner, "range": options.range, "blocks": spec.blocks}
+        commit = work.commit(edits, "relayout", detail)
     return Relaid(table.name, learner, spec.blocks, rows, before, size, commit.version, spec)
 
 
@@ -226,21 +200,13 @@ def _rewrite(
     delta_id: str,
 ) -> Delta:
     others = set(range(len(delta.files))) - set(touched)
-    size = sum(delta.files[i].bytes for i in touched)
-    tasks = -(-size // TASK_BYTES)
     frame = scan(spark, store, table.schema, [delta], keep={delta.files[i].path for i in touched})
-    written = write_delta(
-        with_blocks(frame, table.layout),
-        store=store,
-        table_id=table.table_id,
-        delta_id=delta_id,
-        schema=table.schema,
-        schema_id=table.schema_id,
-        layout_id=table.layout_id,
-        settings=table.settings,
-        tasks=1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism),
-        blocks=blocks_of(table.layout),
-        describe=descriptor_of(table.layout, table.settings),
+    written = write_rows(
+        frame,
+        store,
+        table,
+        delta_id,
+        rewriting_tasks(spark, sum(delta.files[i].bytes for i in touched)),
         level=delta.level,
         times=(delta.t_lo, delta.t_hi),
         expected_rows=sum(delta.files[i].rows for i in touched),

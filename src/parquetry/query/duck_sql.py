@@ -25,15 +25,8 @@ from parquetry.workload.coercion import (
     is_numeric,
 )
 from parquetry.workload.constants import Constant, cast_constant, fold, type_name_of
+from parquetry.workload.predicates import COMPARISONS
 
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _PARTS: dict[type[exp.Expr], str] = {
     exp.Year: "year",
@@ -95,7 +88,7 @@ class Expressions:
             case exp.Not():
                 return self._not(e)
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-                return self.comparison(_COMPARISONS[type(e)], self.compile(e.this), self.compile(e.expression))
+                return self.comparison(COMPARISONS[type(e)], self.compile(e.this), self.compile(e.expression))
             case exp.NullSafeEQ() | exp.NullSafeNEQ():
                 return self._null_safe(e)
             case exp.Between():

@@ -18,18 +18,10 @@ from parquetry.layouts.route import literal
 from parquetry.model.predicate import Anything, NotNull, Opaque
 from parquetry.workload.coercion import decimal_of, is_numeric
 from parquetry.workload.constants import fold
-from parquetry.workload.predicates import Resolve, predicate
+from parquetry.workload.predicates import COMPARISONS, MIRRORED, Resolve, predicate
 
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
-}
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+_COMPARISONS = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
+_MIRRORED = {**MIRRORED, "<=>": "<=>"}
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "try_add",
     exp.Sub: "try_subtract",

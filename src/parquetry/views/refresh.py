@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, StorageError
-from parquetry.ingest.failure import explain_failure
 from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.freshness import next_step, sources_of
@@ -16,6 +15,7 @@ from parquetry.model.state import AddViewDelta, State, TableState
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.delta_writer import new_delta_id, write_delta
+from parquetry.storage.failure import explain_failure
 from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
 from parquetry.views.changes import Step

@@ -19,7 +19,7 @@ from parquetry.workload.simplify import both, either
 Resolve = Callable[[exp.Column], str | None]
 """The table's own name of a column, or None when the column belongs to something else."""
 
-_OPS: dict[type[exp.Expr], str] = {
+COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -27,7 +27,7 @@ _OPS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _LAST_CODE_POINT = 0x10FFFF
 _MAX_EXCLUDED = 20
@@ -106,10 +106,10 @@ class _Reader:
         return None
 
     def _comparison(self, e: exp.Expr, truth: bool) -> Predicate:
-        op = _OPS[type(e)]
+        op = COMPARISONS[type(e)]
         operand, constant = self.operand(e.this), fold(e.expression)
         if operand is None or constant is None:
-            operand, constant, op = self.operand(e.expression), fold(e.this), _MIRRORED[op]
+            operand, constant, op = self.operand(e.expression), fold(e.this), MIRRORED[op]
         if operand is None or constant is None:
             return _unknown(e)
         return compare(operand, op if truth else _NEGATED[op], constant)

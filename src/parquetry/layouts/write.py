@@ -1,0 +1,76 @@
+"""Writes rows as a delta of a table: routed by its layout, in its present schema and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.model.delta import Delta
+from parquetry.model.state import TableState
+from parquetry.storage.delta_writer import Written, write_delta
+from parquetry.storage.frames import scan
+from parquetry.storage.kept import KeptFile
+from parquetry.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASK_BYTES = 64 << 20  # stored bytes that one write task takes on
+
+
+def rewriting_tasks(spark: SparkSession, size: int) -> int:
+    """The write tasks for ``size`` stored bytes: one for little, else at least one for every core."""
+    tasks = -(-size // _TASK_BYTES)
+    return 1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism)
+
+
+def write_rows(
+    frame: DataFrame,
+    store: Store,
+    table: TableState,
+    delta_id: str,
+    tasks: int,
+    *,
+    level: int = 0,
+    times: tuple[int, int] = (0, 0),
+    expected_rows: int | None = None,
+    kept: Sequence[KeptFile] = (),
+    sorted_by: int | None = None,
+) -> Written:
+    """``write_delta`` for a table as it is."""
+    return write_delta(
+        with_blocks(frame, table.layout),
+        store=store,
+        table_id=table.table_id,
+        delta_id=delta_id,
+        schema=table.schema,
+        schema_id=table.schema_id,
+        layout_id=table.layout_id,
+        settings=table.settings,
+        tasks=tasks,
+        blocks=blocks_of(table.layout),
+        describe=descriptor_of(table.layout, table.settings),
+        level=level,
+        times=times,
+        expected_rows=expected_rows,
+        kept=kept,
+        sorted_by=sorted_by,
+    )
+
+
+def merge_deltas(
+    spark: SparkSession, store: Store, table: TableState, delta_id: str, deltas: Sequence[Delta]
+) -> Delta | None:
+    """Writes the delta that takes the place of neighbouring ``deltas``; None when their rows merge to nothing."""
+    written = write_rows(
+        scan(spark, store, table.schema, deltas),
+        store,
+        table,
+        delta_id,
+        rewriting_tasks(spark, sum(d.bytes for d in deltas)),
+        level=max(d.level for d in deltas) + 1,
+        times=(deltas[0].t_lo, deltas[-1].t_hi),
+        expected_rows=sum(d.rows for d in deltas),
+    )
+    return written.delta
