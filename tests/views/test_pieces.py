@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.model.schema import Column, TableSchema
-from parquetry.storage import writer
-from parquetry.storage.writer import _Counted, _in_pieces
+from parquetry.storage import pieces
+from parquetry.storage.pieces import Counted, in_pieces
 
 SCHEMA = TableSchema(
     (Column("a", "int"), Column("b", "string"), Column("n", "bigint")),
@@ -32,7 +32,7 @@ def batches(rows: list[tuple[int, str | None]], size: int) -> Iterator[pa.Record
 
 
 def merged(rows: list[tuple[int, str | None]], size: int, sorted_by: int | None) -> list[tuple[int, str | None, int]]:
-    found = pa.concat_tables(_in_pieces(_Counted(batches(rows, size), 0), SCHEMA, sorted_by))
+    found = pa.concat_tables(in_pieces(Counted(batches(rows, size), 0), SCHEMA, sorted_by))
     return [(r["a"], r["b"], r["n"]) for r in found.to_pylist()]
 
 
@@ -42,7 +42,7 @@ def test_a_shared_prefix_is_enough_to_give_a_sorted_run_of_merged_groups(
     rows: list[tuple[int, str | None]], size: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(writer, "_MERGE_ROWS", 4)
+        patched.setattr(pieces, "_MERGE_ROWS", 4)
         random.Random(1).shuffle(rows)
         rows.sort(key=lambda r: r[0])  # by the prefix alone
         counts: dict[tuple[int, str | None], int] = {}
@@ -53,6 +53,6 @@ def test_a_shared_prefix_is_enough_to_give_a_sorted_run_of_merged_groups(
 
 
 def test_rows_out_of_order_stop_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "_MERGE_ROWS", 2)
+    monkeypatch.setattr(pieces, "_MERGE_ROWS", 2)
     with pytest.raises(AssertionError, match="out of order"):
         merged([(3, "x"), (4, "x"), (5, "x"), (6, "x"), (1, "x"), (2, "x"), (7, "x"), (8, "x")], 2, 1)

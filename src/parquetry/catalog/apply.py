@@ -10,7 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
-from parquetry.errors import CommitConflict, LabelConflict, SchemaError
+from parquetry.catalog.checks import check_cover, check_views, live_name, ready_views, views_of
+from parquetry.catalog.tables import DATABASE, INDEX_POSITION
+from parquetry.errors import CommitConflict, SchemaError
 from parquetry.model.delta import Delta
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
@@ -32,8 +34,6 @@ from parquetry.model.state import (
 LAYOUT_OF_THIS_COMMIT = -1
 """The ``layout_id`` of a delta in the layout that the same commit publishes before it: its id is not known earlier."""
 
-DATABASE = 0  # the table_id under which the database's own QT and changes are kept
-INDEX_POSITION = -1
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _IDS_PER_STATEMENT = 500  # databases limit the parameters of one statement
 
@@ -52,7 +52,7 @@ class Applying:
     published: dict[int, int] = field(default_factory=dict)
 
     def apply(self, edits: Sequence[Edit]) -> None:
-        ready = self._ready_views() if any(isinstance(edit, AdvanceQT) for edit in edits) else set()
+        ready = ready_views(self.conn) if any(isinstance(edit, AdvanceQT) for edit in edits) else set()
         for edit in edits:
             match edit:
                 case CreateTable():
@@ -76,8 +76,8 @@ class Applying:
                 case AdvanceQT():
                     self._advance_qt(edit)
         if any(isinstance(edit, ReplaceDeltas | AddViewDelta | AdvanceQT) for edit in edits):
-            self._check_cover()
-            self._check_views(ready)
+            check_cover(self.conn)
+            check_views(self.conn, ready)
 
     def _create_table(self, edit: CreateTable) -> None:
         if not _NAME.fullmatch(edit.name):
@@ -95,7 +95,7 @@ class Applying:
         self._put_settings(table_id, edit.settings)
         if edit.view is not None:
             for source in edit.view.sources:
-                self._live_name(source.table_id)
+                live_name(self.conn, source.table_id)
             self._insert(sql.views, table_id=table_id, body=edit.view.to_json())
             self._insert(sql.built, table_id=table_id, until=0)
         # Nothing changed in the new table at any timestamp so far, so all of them are complete (NA-19).
@@ -103,17 +103,17 @@ class Applying:
         self._note(table_id, "create table", name=edit.name)
 
     def _drop_table(self, edit: DropTable) -> None:
-        name = self._live_name(edit.table_id)
-        for view_id, _, sources in self._views():
+        name = live_name(self.conn, edit.table_id)
+        for view_id, _, sources in views_of(self.conn):
             if edit.table_id in sources:
-                raise SchemaError(f"view '{self._live_name(view_id)}' reads '{name}'; drop the view first")
+                raise SchemaError(f"view '{live_name(self.conn, view_id)}' reads '{name}'; drop the view first")
         described = (sql.schemas, sql.settings, sql.layouts, sql.queryable, sql.views, sql.built)
         for table in (sql.tables, *described, sql.deltas):
             self._remove(table, table.c.table_id == edit.table_id)
         self._note(edit.table_id, "drop table", name=name)
 
     def _change_schema(self, edit: ChangeSchema) -> None:
-        name = self._live_name(edit.table_id)
+        name = live_name(self.conn, edit.table_id)
         self._must_be_table(edit.table_id, name, "its columns are those of its definition; make a new view instead")
         s = sql.schemas
         current = self.conn.execute(sa.select(sa.func.max(s.c.schema_id)).where(s.c.table_id == edit.table_id)).scalar()
@@ -123,7 +123,7 @@ class Applying:
         self._note(edit.table_id, "change schema", schema_id=schema_id, base_schema_id=edit.base_schema_id)
 
     def _change_settings(self, edit: ChangeSettings) -> None:
-        self._live_name(edit.table_id)
+        live_name(self.conn, edit.table_id)
         self._remove(sql.settings, sql.settings.c.table_id == edit.table_id)
         self._put_settings(edit.table_id, edit.settings)
         self._note(edit.table_id, "change settings", **edit.settings.to_json())
@@ -134,7 +134,8 @@ class Applying:
         self._note(DATABASE, "change profile", **edit.profile.to_json())
 
     def _add_delta(self, edit: AddDelta) -> None:
-        self._must_be_table(edit.table_id, self._live_name(edit.table_id), "ingest into the tables it reads instead")
+        name = live_name(self.conn, edit.table_id)
+        self._must_be_table(edit.table_id, name, "ingest into the tables it reads instead")
         if edit.table_id in self.ingested:
             raise ValueError(f"one commit takes one batch per table; table {edit.table_id} has two")
         self.ingested.add(edit.table_id)
@@ -150,7 +151,7 @@ class Applying:
         self._note(edit.table_id, "add delta", label=edit.label, t=t, delta_id=delta_id, rows_in=edit.rows_in)
 
     def _add_view_delta(self, edit: AddViewDelta) -> None:
-        name = self._live_name(edit.table_id)
+        name = live_name(self.conn, edit.table_id)
         b = sql.built
         stored = sa.select(b.c.until).where(b.c.table_id == edit.table_id, b.c.removed_version.is_(None))
         if self.conn.execute(stored).scalar() != edit.built:
@@ -167,7 +168,7 @@ class Applying:
         self._note(edit.table_id, "refresh view", built=edit.until, before=edit.built, delta_id=delta_id)
 
     def _replace_deltas(self, edit: ReplaceDeltas) -> None:
-        name = self._live_name(edit.table_id)
+        name = live_name(self.conn, edit.table_id)
         d = sql.deltas
         live = [d.c.table_id == edit.table_id, d.c.removed_version.is_(None)]
         old = [
@@ -191,7 +192,7 @@ class Applying:
         self._note(edit.table_id, "replace deltas", deltas=len(old), t_lo=t_lo, t_hi=t_hi, delta_id=new_id)
 
     def _publish_layout(self, edit: PublishLayout) -> None:
-        self._live_name(edit.table_id)
+        live_name(self.conn, edit.table_id)
         layout_id = self._next_id(sql.layouts.c.layout_id)
         self._remove(sql.layouts, sql.layouts.c.table_id == edit.table_id)
         spec = None if edit.spec is None else dict(edit.spec)
@@ -210,54 +211,6 @@ class Applying:
                 self._remove(q, q.c.table_id == table_id)
                 self._insert(q, table_id=table_id, qt=wanted[table_id])
                 self._note(table_id, "advance qt", qt=wanted[table_id], before=qt)
-
-    def _check_cover(self) -> None:
-        """Readers at the database's QT need deltas that cover [0, QT]: none may begin before it and end after it."""
-        q, d = sql.queryable, sql.deltas
-        now = (q.c.table_id == DATABASE, q.c.removed_version.is_(None))
-        qt = self.conn.execute(sa.select(q.c.qt).where(*now)).scalar() or 0
-        across = (d.c.removed_version.is_(None), d.c.t_lo <= qt, d.c.t_hi > qt)
-        found = self.conn.execute(sa.select(d.c.delta_id).where(*across).limit(1)).scalar()
-        if found is not None:
-            raise CommitConflict(f"delta {found} would reach across the queryable timestamp {qt}; pick again")
-
-    def _views(self) -> list[tuple[int, int, list[int]]]:
-        """(view, how far it is built, its sources) of every view."""
-        v, b = sql.views, sql.built
-        live = (v.c.removed_version.is_(None), b.c.removed_version.is_(None))
-        rows = self.conn.execute(
-            sa.select(v.c.table_id, b.c.until, v.c.body).where(v.c.table_id == b.c.table_id, *live)
-        )
-        return [(i, until, [s["table_id"] for s in body["sources"]]) for i, until, body in rows.all()]
-
-    def _ready_views(self) -> set[int]:
-        """The views that are complete up to the database's QT, themselves and in what they are made from."""
-        q, d = sql.queryable, sql.deltas
-        now = (q.c.table_id == DATABASE, q.c.removed_version.is_(None))
-        qt = self.conn.execute(sa.select(q.c.qt).where(*now)).scalar() or 0
-        views = {i: (built, sources) for i, built, sources in self._views()}
-
-        def ready(table_id: int) -> bool:
-            if table_id not in views:
-                return True
-            built, sources = views[table_id]
-            waiting = (d.c.table_id.in_(sources), d.c.removed_version.is_(None), d.c.t_hi > built, d.c.t_lo <= qt)
-            if self.conn.execute(sa.select(d.c.delta_id).where(*waiting).limit(1)).scalar() is not None:
-                return False
-            return all(ready(s) for s in sources)
-
-        return {i for i in views if ready(i)}
-
-    def _check_views(self, ready: set[int]) -> None:
-        """No QT passes a view that held it, and no delta reaches across what a view over its table has taken in."""
-        if ready and (passed := ready - self._ready_views()):
-            raise CommitConflict(f"the QT would pass view '{self._live_name(min(passed))}'; pick again")
-        d = sql.deltas
-        for view_id, built, sources in self._views():
-            across = (d.c.table_id.in_(sources), d.c.removed_version.is_(None), d.c.t_lo <= built, d.c.t_hi > built)
-            if self.conn.execute(sa.select(d.c.delta_id).where(*across).limit(1)).scalar() is not None:
-                name = self._live_name(view_id)
-                raise CommitConflict(f"a delta would reach across timestamp {built}, up to which '{name}' is built")
 
     def _put_schema(self, table_id: int, schema: TableSchema) -> int:
         schema_id = self._next_id(sql.schemas.c.schema_id)
@@ -298,14 +251,6 @@ class Applying:
         if owner != table_id:
             raise CommitConflict(f"{column.name} {wanted} is none of table {table_id}; read its state again and retry")
 
-    def _live_name(self, table_id: int) -> str:
-        t = sql.tables
-        live = sa.select(t.c.name).where(t.c.table_id == table_id, t.c.removed_version.is_(None))
-        name = self.conn.execute(live).scalar()
-        if name is None:
-            raise CommitConflict(f"table {table_id} does not exist, or was dropped by another commit")
-        return str(name)
-
     def _must_be_table(self, table_id: int, name: str, advice: str) -> None:
         v = sql.views
         is_view = sa.select(v.c.table_id).where(v.c.table_id == table_id, v.c.removed_version.is_(None))
@@ -325,31 +270,6 @@ class Applying:
 
     def _note(self, table_id: int, edit: str, **detail: Any) -> None:
         self.changes.append((table_id, edit, detail))
-
-
-def not_yet_ingested(conn: sa.Connection, edits: Sequence[Edit]) -> tuple[list[Edit], Label | None]:
-    """The edits without the batches whose label is there with the same data, and the last such label.
-
-    The same label with other data is a conflict: nobody can tell which of the two was meant.
-    """
-    remaining: list[Edit] = []
-    repeated = None
-    for edit in edits:
-        known = find_label(conn, edit.table_id, edit.label) if isinstance(edit, AddDelta) else None
-        if known is None or not isinstance(edit, AddDelta):
-            remaining.append(edit)
-        elif (known.digest, known.rows_in) == (edit.digest, edit.rows_in):
-            repeated = known
-        else:
-            name = conn.execute(sa.select(sql.tables.c.name).where(sql.tables.c.table_id == edit.table_id)).scalar()
-            raise LabelConflict(str(name), edit.label)
-    return remaining, repeated
-
-
-def find_label(conn: sa.Connection, table_id: int, label: str) -> Label | None:
-    wanted = sa.select(sql.labels).where(sql.labels.c.table_id == table_id, sql.labels.c.label == label)
-    row = conn.execute(wanted).mappings().one_or_none()
-    return None if row is None else Label(**row)
 
 
 def _portions(ids: Iterable[str]) -> Iterator[list[str]]:

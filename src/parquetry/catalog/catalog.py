@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from parquetry import failpoints
 from parquetry.catalog import leases, migrations, pins, records
 from parquetry.catalog import tables as sql
-from parquetry.catalog.apply import Applying, find_label, not_yet_ingested
+from parquetry.catalog.apply import Applying
 from parquetry.catalog.database import Database
+from parquetry.catalog.labels import find_label, not_yet_ingested
 from parquetry.catalog.leases import Lease, LeaseKeeper
 from parquetry.catalog.loading import refresh_state, state_at
 from parquetry.catalog.pins import Pin

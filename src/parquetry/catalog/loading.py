@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
-from parquetry.catalog.apply import DATABASE, INDEX_POSITION
+from parquetry.catalog.tables import DATABASE, INDEX_POSITION
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.profile import Profile

@@ -11,6 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+DATABASE = 0  # the table_id under which the database's own QT, profile and changes are kept
+INDEX_POSITION = -1  # of a delta's index among its files
+
 metadata = sa.MetaData()
 _BIG = sa.BigInteger()
 _JSON = sa.JSON(none_as_null=True)

@@ -16,7 +16,7 @@ from parquetry.model.types import is_nested
 from parquetry.storage.failure import SHOWN_COLUMNS, in_task, shown
 from parquetry.storage.frames import spark_schema
 from parquetry.storage.merge import ORDER
-from parquetry.storage.writer import DIGEST
+from parquetry.storage.pieces import DIGEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

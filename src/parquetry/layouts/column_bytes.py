@@ -15,9 +15,9 @@ from parquetry.layouts.codec import Numbers
 from parquetry.model.delta import Delta
 from parquetry.model.settings import Settings
 from parquetry.model.types import is_float, is_nested
+from parquetry.storage.data_files import DICTIONARY_ROWS, FILE_GROUPS, dictionary_limit
 from parquetry.storage.row_groups import footer_of
 from parquetry.storage.store import Store
-from parquetry.storage.writer import DICTIONARY_ROWS, FILE_GROUPS, dictionary_limit
 
 _MOST_FOOTERS = 64  # files whose footers are read for today's sizes; they are much alike
 _MOST_GROUPS = 64  # simulated row groups that are written to see how they compress

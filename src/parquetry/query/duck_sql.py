@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -12,7 +11,21 @@ from parquetry.errors import UnknownColumn
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import is_nested
 from parquetry.query.scopes import BARE_FUNCTIONS
-from parquetry.query.typed import Refused, Typed, convert, duck_type, literal, quote, widens
+from parquetry.query.spark_names import constant_name, listed, named
+from parquetry.query.typed import (
+    Refused,
+    Typed,
+    computed,
+    convert,
+    duck_type,
+    literal,
+    merged_type,
+    quote,
+    retyped,
+    string_becomes,
+    wide_factor,
+    widens,
+)
 from parquetry.workload.bounds import beyond_bigint
 from parquetry.workload.coercion import (
     INTEGRAL,
@@ -24,7 +37,7 @@ from parquetry.workload.coercion import (
     is_exact,
     is_numeric,
 )
-from parquetry.workload.constants import Constant, cast_constant, fold, type_name_of
+from parquetry.workload.constants import cast_constant, fold, type_name_of
 from parquetry.workload.predicates import COMPARISONS
 
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -34,7 +47,6 @@ _PARTS: dict[type[exp.Expr], str] = {
     exp.Day: "day",
     exp.DayOfMonth: "dayofmonth",
 }
-_NARROW_DIGITS = 18  # of a decimal that DuckDB holds in 64 bits
 _READ_ARGS = {"this", "expression", "expressions", "table", "low", "high", "negate", "ifs", "default", "true", "false"}
 _READ_ARGS |= {"to", "safe", "typed", "quoted", "is_string", "unit", "big_int", "_type"}
 
@@ -139,7 +151,7 @@ class Expressions:
         c = fold(e)
         if c is None:
             raise Refused(f"the constant {_shown(e)}")
-        return Typed(c.type, literal(c), _constant_name(c), constant=c)
+        return Typed(c.type, literal(c), constant_name(c), constant=c)
 
     def _folded(self, e: exp.Expr) -> Typed:
         c = fold(e)
@@ -153,14 +165,14 @@ class Expressions:
         word = "AND" if isinstance(e, exp.And) else "OR"
         parts = [self.boolean(x) for x in e.flatten(unnest=False)]
         # Spark balances chains of three and more, so their names are not simply nested.
-        name = _named(f"({{}} {word} {{}})", parts) if len(parts) == 2 else None
-        return _made("boolean", "(" + f" {word} ".join(p.sql for p in parts) + ")", name, parts)
+        name = named(f"({{}} {word} {{}})", parts) if len(parts) == 2 else None
+        return computed("boolean", "(" + f" {word} ".join(p.sql for p in parts) + ")", name, parts)
 
     def _not(self, e: exp.Not) -> Typed:
         t = self.boolean(e.this)
         if isinstance(e.this, exp.Is) and isinstance(e.this.expression, exp.Null) and t.name:
-            return _made("boolean", f"(NOT {t.sql})", t.name.replace(" IS NULL)", " IS NOT NULL)"), [t])
-        return _made("boolean", f"(NOT {t.sql})", _named("(NOT {})", [t]), [t])
+            return computed("boolean", f"(NOT {t.sql})", t.name.replace(" IS NULL)", " IS NOT NULL)"), [t])
+        return computed("boolean", f"(NOT {t.sql})", named("(NOT {})", [t]), [t])
 
     def comparison(self, op: str, a: Typed, b: Typed) -> Typed:
         left, right = self._comparable(a, b)
@@ -170,16 +182,16 @@ class Expressions:
                 raise Refused("an integer compared with a decimal beyond bigint")
         # Spark rewrites comparisons of an integer with a decimal literal before it names them.
         plain = (a.type in INTEGRAL) == (b.type in INTEGRAL) or not (is_exact(a.type) and is_exact(b.type))
-        name = _named("({} = {})" if op == "<>" else f"({{}} {op} {{}})", [a, b]) if plain else None
+        name = named("({} = {})" if op == "<>" else f"({{}} {op} {{}})", [a, b]) if plain else None
         if op == "<>" and name:
             name = f"(NOT {name})"
-        return _made("boolean", f"({left} {op} {right})", name, [a, b])
+        return computed("boolean", f"({left} {op} {right})", name, [a, b])
 
     def _comparable(self, a: Typed, b: Typed) -> tuple[str, str]:
         """Both sides' text in the type Spark compares them in."""
         for text, other in ((a, b), (b, a)):
             if text.type == "string" and other.type not in ("string", "void") and text.constant is not None:
-                target = _string_becomes(other.type)
+                target = string_becomes(other.type)
                 parsed = cast_constant(text.constant, target)
                 if parsed is None:
                     raise Refused(f"a string compared with {other.type}")
@@ -194,46 +206,46 @@ class Expressions:
         a, b = self.compile(e.this), self.compile(e.expression)
         left, right = self._comparable(a, b)
         if isinstance(e, exp.NullSafeNEQ):
-            return _made("boolean", f"({left} IS DISTINCT FROM {right})", None, [a, b])
-        return _made("boolean", f"({left} IS NOT DISTINCT FROM {right})", _named("({} <=> {})", [a, b]), [a, b])
+            return computed("boolean", f"({left} IS DISTINCT FROM {right})", None, [a, b])
+        return computed("boolean", f"({left} IS NOT DISTINCT FROM {right})", named("({} <=> {})", [a, b]), [a, b])
 
     def _between(self, e: exp.Between) -> Typed:
         x, low, high = (self.compile(p) for p in (e.this, e.args["low"], e.args["high"]))
         above, below = self.comparison(">=", x, low), self.comparison("<=", x, high)
-        name = _named("between({}, {}, {})", [x, low, high])
-        return _made("boolean", f"({above.sql} AND {below.sql})", name, [x, low, high])
+        name = named("between({}, {}, {})", [x, low, high])
+        return computed("boolean", f"({above.sql} AND {below.sql})", name, [x, low, high])
 
     def _in(self, e: exp.In) -> Typed:
-        x, listed = self.compile(e.this), [self.compile(i) for i in e.expressions]
+        x, items = self.compile(e.this), [self.compile(i) for i in e.expressions]
         target: str | None = x.type
-        texts = [i.type == "string" for i in listed]
+        texts = [i.type == "string" for i in items]
         if x.type != "string" and all(texts):
-            target = _string_becomes(x.type)
-            listed = [_retyped(i, target) for i in listed]
-        for i in listed:
+            target = string_becomes(x.type)
+            items = [retyped(i, target) for i in items]
+        for i in items:
             target = common_type(target, i.type) if target else None
         if target is None or (any(texts) and not all(texts)):
             raise Refused("an IN list of mixed types")
-        inside = ", ".join(convert(i, target) for i in listed)
-        name = _named("({} IN ({}))", [x], _listed(listed))
-        return _made("boolean", f"({convert(x, target)} IN ({inside}))", name, [x, *listed])
+        inside = ", ".join(convert(i, target) for i in items)
+        name = named("({} IN ({}))", [x], listed(items))
+        return computed("boolean", f"({convert(x, target)} IN ({inside}))", name, [x, *items])
 
     def _is(self, e: exp.Is) -> Typed:
         t = self.compile(e.this)
         if isinstance(e.expression, exp.Null):
-            return _made("boolean", f"({t.sql} IS NULL)", _named("({} IS NULL)", [t]), [t])
+            return computed("boolean", f"({t.sql} IS NULL)", named("({} IS NULL)", [t]), [t])
         if isinstance(e.expression, exp.Boolean) and t.type == "boolean":
             word = "TRUE" if e.expression.this else "FALSE"
-            return _made("boolean", f"({t.sql} IS NOT DISTINCT FROM {word})", None, [t])
+            return computed("boolean", f"({t.sql} IS NOT DISTINCT FROM {word})", None, [t])
         raise Refused(f"{_shown(e)} is left to Spark")
 
     def _like(self, e: exp.Like) -> Typed:
         t, pattern = self.compile(e.this), self.compile(e.expression)
         if t.type != "string" or pattern.constant is None or pattern.type != "string":
             raise Refused("LIKE on anything but a string with a constant pattern")
-        made = _made("boolean", f"({t.sql} LIKE {pattern.sql})", _named("{} LIKE {}", [t, pattern]), [t])
+        made = computed("boolean", f"({t.sql} LIKE {pattern.sql})", named("{} LIKE {}", [t, pattern]), [t])
         if e.args.get("negate"):
-            return _made("boolean", f"(NOT {made.sql})", _named("(NOT {})", [made]), [t])
+            return computed("boolean", f"(NOT {made.sql})", named("(NOT {})", [made]), [t])
         return made
 
     # -- arithmetic -------------------------------------------------------------------------------
@@ -242,19 +254,19 @@ class Expressions:
         t = self.compile(e.this)
         if not is_numeric(t.type):
             raise Refused(f"minus a {t.type}")
-        return _made(t.type, f"CAST((- {t.sql}) AS {duck_type(t.type)})", _named("(- {})", [t]), [t])
+        return computed(t.type, f"CAST((- {t.sql}) AS {duck_type(t.type)})", named("(- {})", [t]), [t])
 
     def _arithmetic(self, op: str, a: Typed, b: Typed) -> Typed:
         left, right = a.beside(b), b.beside(a)
         type_ = arithmetic_type(op, left, right)
         if type_ is None:
             raise Refused(f"{a.type} {op} {b.type}")
-        name = _named(f"({{}} {op} {{}})", [a, b])
+        name = named(f"({{}} {op} {{}})", [a, b])
         if decimal_of(type_) and op == "*":
-            sides = [convert(a, _wide(left, type_)), convert(b, decimal(*(as_decimal(right) or (0, 0))))]
+            sides = [convert(a, wide_factor(left, type_)), convert(b, decimal(*(as_decimal(right) or (0, 0))))]
         else:
             sides = [convert(a, type_), convert(b, type_)]
-        return _made(type_, f"CAST(({sides[0]} {op} {sides[1]}) AS {duck_type(type_)})", name, [a, b])
+        return computed(type_, f"CAST(({sides[0]} {op} {sides[1]}) AS {duck_type(type_)})", name, [a, b])
 
     def _divide(self, a: Typed, b: Typed) -> Typed:
         """Only by a constant other than zero, and never decimals: Spark rounds those by rules of its own."""
@@ -264,7 +276,7 @@ class Expressions:
         if not inexact and (decimal_of(a.type) or decimal_of(b.type)):
             raise Refused("a division of decimals")
         text = f"({convert(a, 'double')} / {convert(b, 'double')})"
-        return _made("double", text, _named("({} / {})", [a, b]), [a, b])
+        return computed("double", text, named("({} / {})", [a, b]), [a, b])
 
     # -- choices ----------------------------------------------------------------------------------
 
@@ -280,29 +292,29 @@ class Expressions:
             values.append(self.compile(branch.args["true"]))
         default = self.compile(e.args["default"]) if e.args.get("default") is not None else None
         chosen = [*values, default] if default else values
-        type_ = _merged(chosen)
+        type_ = merged_type(chosen)
         text = " ".join(f"WHEN {c.sql} THEN {convert(v, type_)}" for c, v in zip(conditions, values, strict=True))
         name: str | None = None
         if all(x.name is not None for x in (*conditions, *chosen)):
             whens = " ".join(f"WHEN {c.name} THEN {v.name}" for c, v in zip(conditions, values, strict=True))
             name = f"CASE {whens} ELSE {default.name} END" if default else f"CASE {whens} END"
         otherwise = f" ELSE {convert(default, type_)}" if default else ""
-        return _made(type_, f"CASE {text}{otherwise} END", name, [*conditions, *chosen])
+        return computed(type_, f"CASE {text}{otherwise} END", name, [*conditions, *chosen])
 
     def _if(self, e: exp.If) -> Typed:
         test, yes = self.boolean(e.this), self.compile(e.args["true"])
         if e.args.get("false") is None:
             raise Refused("IF without its third part")
         no = self.compile(e.args["false"])
-        type_ = _merged([yes, no])
+        type_ = merged_type([yes, no])
         text = f"CASE WHEN {test.sql} THEN {convert(yes, type_)} ELSE {convert(no, type_)} END"
-        return _made(type_, text, _named("(IF({}, {}, {}))", [test, yes, no]), [test, yes, no])
+        return computed(type_, text, named("(IF({}, {}, {}))", [test, yes, no]), [test, yes, no])
 
     def _coalesce(self, e: exp.Coalesce) -> Typed:
         parts = [self.compile(x) for x in (e.this, *e.expressions)]
-        type_ = _merged(parts)
-        name = _named("coalesce({})", [], _listed(parts)) if self.coalesce_named else None
-        return _made(type_, f"coalesce({', '.join(convert(p, type_) for p in parts)})", name, parts)
+        type_ = merged_type(parts)
+        name = named("coalesce({})", [], listed(parts)) if self.coalesce_named else None
+        return computed(type_, f"coalesce({', '.join(convert(p, type_) for p in parts)})", name, parts)
 
     # -- casts and dates --------------------------------------------------------------------------
 
@@ -317,7 +329,7 @@ class Expressions:
         if t.constant is not None or not widens(t.type, target):
             raise Refused(f"a cast from {t.type} to {target} may fail or round")
         word = "TRY_CAST" if e.args.get("safe") else "CAST"
-        return _made(target, convert(t, target), _named(f"{word}({{}} AS {target.upper()})", [t]), [t])
+        return computed(target, convert(t, target), named(f"{word}({{}} AS {target.upper()})", [t]), [t])
 
     def _date_part(self, e: exp.Expr) -> Typed:
         inner = e.this.this if isinstance(e.this, exp.TsOrDsToDate) and not e.this.args.get("format") else e.this
@@ -325,68 +337,8 @@ class Expressions:
         if t.type != "date":
             raise Refused(f"{_PARTS[type(e)]} of a {t.type}")
         function = _PARTS[type(e)]
-        name = _named(f"{function}({{}})", [t])
-        return _made("int", f"CAST({function}({t.sql}) AS INTEGER)", name, [t])
-
-
-def _made(type_: str, sql: str, name: str | None, parts: Sequence[Typed]) -> Typed:
-    return Typed(type_, sql, name, frozenset().union(*(p.columns for p in parts)))
-
-
-def _named(pattern: str, parts: Sequence[Typed], *more: str | None) -> str | None:
-    names = [*(p.name for p in parts), *more]
-    return None if None in names else pattern.format(*names)
-
-
-def _listed(parts: Sequence[Typed]) -> str | None:
-    names = [p.name for p in parts if p.name is not None]
-    return ", ".join(names) if len(names) == len(parts) else None
-
-
-def _merged(parts: Sequence[Typed]) -> str:
-    type_: str | None = "void"
-    for p in parts:
-        type_ = common_type(type_, p.type) if type_ else None
-    if type_ is None or type_ == "void":
-        raise Refused("branches of mixed types")
-    return type_
-
-
-def _retyped(t: Typed, target: str) -> Typed:
-    parsed = cast_constant(t.constant, target) if t.constant else None
-    if parsed is None:
-        raise Refused(f"a string compared with {target}")
-    return Typed(target, literal(parsed), t.name, constant=parsed)
-
-
-def _string_becomes(other: str) -> str:
-    """What a string literal is read as beside a value of another type."""
-    if other in INTEGRAL:
-        return "bigint"
-    return "double" if is_numeric(other) else other
-
-
-def _wide(factor: str, product: str) -> str:
-    """The factor's type, in 128 bits when the product needs them: DuckDB multiplies in the width of its operands."""
-    precision, scale = as_decimal(factor) or (0, 0)
-    narrow = (decimal_of(product) or (0, 0))[0] <= _NARROW_DIGITS
-    return decimal(precision if narrow else max(precision, _NARROW_DIGITS + 1), scale)
-
-
-def _constant_name(c: Constant) -> str | None:
-    if c.value is None:
-        return "NULL"
-    if c.type == "string":
-        return str(c.value)
-    if c.type == "boolean":
-        return "true" if c.value else "false"
-    if c.type in INTEGRAL:
-        return str(c.value)
-    if isinstance(c.value, Decimal) and "E" not in str(c.value):
-        return str(c.value)
-    if c.type == "double" and 1e-3 <= abs(c.value) < 1e7:
-        return repr(c.value)
-    return None
+        name = named(f"{function}({{}})", [t])
+        return computed("int", f"CAST({function}({t.sql}) AS INTEGER)", name, [t])
 
 
 def _shown(e: exp.Expr) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
-from parquetry.workload.coercion import INTEGRAL, as_decimal, decimal, decimal_of
+from parquetry.workload.coercion import INTEGRAL, as_decimal, common_type, decimal, decimal_of, is_numeric
 from parquetry.workload.constants import Constant, cast_constant, decimal_digits
 
 _DUCK = {
@@ -23,6 +24,7 @@ _DUCK = {
     "timestamp": "TIMESTAMPTZ",
     "timestamp_ntz": "TIMESTAMP",
 }
+_NARROW_DIGITS = 18  # of a decimal that DuckDB holds in 64 bits
 _EXACT_DOUBLE_DIGITS = 15
 """Up to here DuckDB's decimal to double (an integer divided by a power of ten) rounds as Java's does."""
 
@@ -109,6 +111,43 @@ def widens(source: str, target: str) -> bool:
         digits = decimal_of(source)
         return source in INTEGRAL or source == "float" or (digits is not None and digits[0] <= _EXACT_DOUBLE_DIGITS)
     return source == target
+
+
+def computed(type_: str, sql: str, name: str | None, parts: Sequence[Typed]) -> Typed:
+    """A value computed from others."""
+    return Typed(type_, sql, name, frozenset().union(*(p.columns for p in parts)))
+
+
+def merged_type(parts: Sequence[Typed]) -> str:
+    """The one type of values that stand for each other, as the branches of CASE."""
+    type_: str | None = "void"
+    for p in parts:
+        type_ = common_type(type_, p.type) if type_ else None
+    if type_ is None or type_ == "void":
+        raise Refused("branches of mixed types")
+    return type_
+
+
+def retyped(t: Typed, target: str) -> Typed:
+    """A string literal as a constant of another type."""
+    parsed = cast_constant(t.constant, target) if t.constant else None
+    if parsed is None:
+        raise Refused(f"a string compared with {target}")
+    return Typed(target, literal(parsed), t.name, constant=parsed)
+
+
+def string_becomes(other: str) -> str:
+    """What a string literal is read as beside a value of another type."""
+    if other in INTEGRAL:
+        return "bigint"
+    return "double" if is_numeric(other) else other
+
+
+def wide_factor(factor: str, product: str) -> str:
+    """The factor's type, in 128 bits when the product needs them: DuckDB multiplies in the width of its operands."""
+    precision, scale = as_decimal(factor) or (0, 0)
+    narrow = (decimal_of(product) or (0, 0))[0] <= _NARROW_DIGITS
+    return decimal(precision if narrow else max(precision, _NARROW_DIGITS + 1), scale)
 
 
 def signless_zero(t: Typed) -> str:
