@@ -54,6 +54,15 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+def test_the_parts_of_the_code_are_all_named_and_there() -> None:
+    package = ROOT / "src" / "parquetry"
+    section = (ROOT / "docs" / "impl.md").read_text().partition("## The code")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", section)) - {"src/parquetry/"}
+    parts = {p.name if p.is_file() else f"{p.name}/" for p in package.iterdir() if not p.name.startswith(("_", "."))}
+    assert not {part for part in parts if part.endswith((".py", "/"))} - named
+    assert not [path for path in named if not (package / path).exists() and not (ROOT / path).exists()]
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page.read_text())], ids=name)

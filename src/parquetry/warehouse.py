@@ -197,7 +197,7 @@ class Warehouse:
     # -- maintenance ------------------------------------------------------------------------------
 
     def maintain(self, *, progress: Listener | None = None) -> list[Stage]:
-        """Brings everything up to date: compaction, then the QT. Gives the stages it performed."""
+        """Brings everything up to date: views, compaction, the QT. Gives the stages it performed."""
         return list(self.maintaining(progress=progress))
 
     def maintaining(self, *, progress: Listener | None = None) -> Iterator[Stage]:

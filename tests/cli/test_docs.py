@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from parquetry.cli.app import app
+from parquetry.layouts.registry import LEARNERS
 from parquetry.model.settings import Settings
 from parquetry.query.engine import RULES
 
@@ -30,8 +31,11 @@ def section(verb: str) -> str:
 def test_every_verb_and_its_options_are_documented_with_an_example(verb: str) -> None:
     text = section(verb)
     assert re.search(rf"^parquetry (-w \S+ )?{re.escape(verb)}\b", text, re.MULTILINE), "an example is missing"
-    options = {o for p in COMMAND.commands[verb].params for o in p.opts if o.startswith("--")} - {"--json", "--help"}
-    missing = sorted(o for o in options if o not in text)
+    command = COMMAND.commands[verb]
+    below = list(getattr(command, "commands", {}).values())
+    options = {o for c in (command, *below) for p in c.params for o in p.opts if o.startswith("--")}
+    missing = sorted(o for o in options - {"--json", "--help"} if o not in text)
+    missing += [c.name for c in below if not re.search(rf"^parquetry {re.escape(verb)} {c.name}\b", text, re.MULTILINE)]
     assert not missing
 
 
@@ -45,6 +49,13 @@ def test_global_options_are_documented() -> None:
     assert not missing
     assert "PARQUETRY_WAREHOUSE" in head
     assert "--json" in head
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, "auto"])
+def test_every_learner_is_documented(learner: str) -> None:
+    assert f"`{learner}`" in section("relayout")
+    (given,) = (p for p in COMMAND.commands["relayout"].params if p.name == "learner")
+    assert learner in re.findall(r"\w+", given.help)
 
 
 @pytest.mark.parametrize("rule", RULES)

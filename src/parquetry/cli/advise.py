@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Query, Table, opened, query_text
+from parquetry.cli.options import Json, Query, Table, names, opened, query_text
 from parquetry.cli.output import counted, print_json, print_table, size
 from parquetry.cli.progress import shown
 
@@ -43,7 +43,7 @@ def advise(
             print_json(checked.to_json()) if json else _print_check(checked)
             return
         wanted = AdviseOptions(
-            learners=None if learners is None else [name.strip() for name in learners.split(",")],
+            learners=None if learners is None else names(learners),
             split=split,
             pays_back_within=pays_back_within,
             time_limit_s=time_limit,

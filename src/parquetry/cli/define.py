@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Table, assignments, opened, setting_values
+from parquetry.cli.options import Json, Table, assignments, names, opened, setting_values
 from parquetry.cli.output import print_done, print_found, print_json, print_table
 
 verbs = typer.Typer()
@@ -68,7 +68,7 @@ def create_table(
             from parquetry.cli.like import schema_like
 
             columns = schema_like(like)
-        keys = [k.strip() for k in key.split(",") if k.strip()]
+        keys = names(key)
         wh.create_table(name, columns, keys, model, merges, sequence=sequence, settings=changes)
         made = next(t for t in wh.tables() if t["table"].lower() == name.lower())
     if json:

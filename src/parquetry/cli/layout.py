@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, assignments, opened
+from parquetry.cli.options import Json, Limit, SomeTable, Table, assignments, names, opened
 from parquetry.cli.output import counted, print_done, print_found, print_json, size
 from parquetry.cli.progress import shown
+from parquetry.errors import StorageError
 
 verbs = typer.Typer()
 workload = typer.Typer(help="The queries that layouts are learned from.", no_args_is_help=True)
@@ -21,7 +22,7 @@ verbs.add_typer(layout, name="layout")
 @workload.command("import")
 def workload_import(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A file of SQL: ';'-separated, or one query per line.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQL: ';'-separated, or one query per line.")],
     json: Json = False,
 ) -> None:
     """Add the queries of a file to the query log; broken ones are reported with their line."""
@@ -37,14 +38,11 @@ def workload_import(
 
 
 @workload.command("show")
-def workload_show(
-    ctx: typer.Context,
-    table: Annotated[str | None, typer.Argument(help="Only queries of this table.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 20,
-    json: Json = False,
-) -> None:
+def workload_show(ctx: typer.Context, table: SomeTable = None, limit: Limit = 20, json: Json = False) -> None:
     """What the logged queries filter, and what could not be understood."""
     with opened(ctx) as wh:
+        if table is not None:
+            table = wh.catalog.state().table(table).name  # a wrong name is an error, not an empty list
         rows = wh.queries(limit, table)
     document = [{"sql": r["sql"], "executor": r["executor"], "shape": r["shape"]} for r in rows]
     lines = [
@@ -59,9 +57,13 @@ def workload_show(
 @verbs.command("relayout")
 def relayout(
     ctx: typer.Context,
-    table: Annotated[str, typer.Argument()],
+    table: Table,
     learner: Annotated[
-        str, typer.Argument(help="auto, paw, warp, qdtree, kdtree, robust, two_phase, zorder, hilbert or key.")
+        str,
+        typer.Argument(
+            metavar="LEARNER",
+            help="auto, paw, warp, qdtree, kdtree, range, robust, two_phase, zorder, hilbert or key.",
+        ),
     ],
     workload: Annotated[Path | None, typer.Option(help="Learn from this file of SQL instead of the query log.")] = None,
     block_rows: Annotated[int | None, typer.Option(help="The least rows of a block; by default by the table.")] = None,
@@ -101,7 +103,7 @@ def relayout(
 
         wanted = RelayoutOptions(
             block_rows=block_rows,
-            columns=columns.split(",") if columns else None,
+            columns=names(columns) if columns else None,
             delta=delta,
             sample_rows=sample_rows,
             cells=cells,
@@ -149,7 +151,7 @@ def _weights(text: str) -> dict[str, float]:
 
 
 @layout.command("show")
-def layout_show(ctx: typer.Context, table: Annotated[str, typer.Argument()], json: Json = False) -> None:
+def layout_show(ctx: typer.Context, table: Table, json: Json = False) -> None:
     """The learner, columns and number of blocks of a table's layout."""
     with opened(ctx) as wh:
         found = wh.layout(table)
@@ -159,13 +161,16 @@ def layout_show(ctx: typer.Context, table: Annotated[str, typer.Argument()], jso
 @layout.command("draw")
 def layout_draw(
     ctx: typer.Context,
-    table: Annotated[str, typer.Argument()],
+    table: Table,
     out: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("layout.svg"),
     columns: Annotated[str | None, typer.Option(help="The two columns of the picture, comma-separated.")] = None,
     json: Json = False,
 ) -> None:
     """Write a picture of blocks and logged queries over two columns."""
     with opened(ctx) as wh:
-        drawn = wh.draw_layout(table, columns.split(",") if columns else None)
-    out.write_text(drawn, encoding="utf-8")
+        drawn = wh.draw_layout(table, names(columns) if columns else None)
+    try:
+        out.write_text(drawn, encoding="utf-8")
+    except OSError as e:
+        raise StorageError(f"cannot write '{out}': {e.strerror}; check the path and space") from e
     print_done(json, {"file": str(out), "bytes": len(drawn)}, f"wrote {out}")

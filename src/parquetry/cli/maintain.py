@@ -32,7 +32,7 @@ def maintain(
     interval: Annotated[str, typer.Option(metavar="DURATION", help="With --watch: the pause between looks.")] = "1s",
     json: Json = False,
 ) -> None:
-    """Compact what waits and move the queryable timestamp."""
+    """Refresh views, compact what waits and move the queryable timestamp."""
     if explain and watch:
         raise typer.BadParameter("--explain looks once; leave out --watch.")
     pause = seconds(interval)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")]
+SomeTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only of this table.")]
+Limit = Annotated[int, typer.Option(min=1, help="Show at most so many.")]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="Spark SQL; '-' reads it from standard input.")]
 Executor = Annotated[str, typer.Option(help="Who runs it: auto, local or spark.")]
 Off = Annotated[list[str] | None, typer.Option(metavar="RULE", help="Switch a rule off (see 'rules'); repeatable.")]
@@ -33,6 +35,15 @@ def query_text(query: str) -> str:
     if query != "-":
         return query
     return typer.get_text_stream("stdin").read()
+
+
+def names(text: str) -> list[str]:
+    """Names separated by commas.
+
+    >>> names("day, shop")
+    ['day', 'shop']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def assignments(texts: Iterable[str], what: str) -> dict[str, str]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from parquetry.cli.options import Json, Table, opened
+from parquetry.cli.options import Json, Limit, SomeTable, Table, opened
 from parquetry.cli.output import cell, console, counted, print_found, print_json, print_table, size
 
 verbs = typer.Typer()
-
-Limit = Annotated[int, typer.Option(min=1, help="Show at most so many.")]
-SomeTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only of this table.")]
 
 
 @verbs.command("tables")

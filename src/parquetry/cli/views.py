@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Query, opened, query_text, setting_values
+from parquetry.cli.options import Json, Query, names, opened, query_text, setting_values
 from parquetry.cli.output import print_done, print_found, print_json, print_table, size
 
 verbs = typer.Typer()
@@ -31,7 +31,7 @@ def create_view(
     text = query_text(query)
     changes = setting_values(settings or [])
     with opened(ctx) as wh:
-        wh.create_view(name, text, order=[o.strip() for o in order.split(",") if o.strip()], settings=changes)
+        wh.create_view(name, text, order=names(order), settings=changes)
         made = next(v for v in wh.views() if v["view"].lower() == name.lower())
     if json:
         print_json(made)
