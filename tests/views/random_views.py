@@ -27,6 +27,7 @@ AGGREGATES = [
     "sum(v)", "count(*)", "count(v)", "min(v)", "max(w)", "avg(v)", "avg(d)", "sum(d)", "sum(w)", "min(c)", "sum(f)",
     "max(day)", "sum(v * 2)", "count(k)", "avg(w)", "max(f)", "min(d)",
 ]  # fmt: skip
+SKETCHES = ["approx_count_distinct(v)", "approx_count_distinct(c)", "approx_count_distinct(f)"]
 CONDITIONS = ["g > 1", "c = 'a'", "day >= DATE '2020-01-20'", "v > 0", "c IS NOT NULL", "g IN (1, 2, 3)", "k < 12"]
 
 
@@ -52,12 +53,14 @@ def rows(rng: random.Random, count: int) -> pa.Table:
     return pa.Table.from_pylist(found, schema=ARROW)
 
 
-def random_view(rng: random.Random, table: str, *, exact: bool = False) -> str:
+def random_view(rng: random.Random, table: str, *, exact: bool = False, sketches: bool = False) -> str:
     """A definition over ``table``; with ``exact`` one whose change can be added and taken away."""
     groups = rng.sample(list(GROUPS), rng.randint(1, 3))
     allowed = [a for a in AGGREGATES if not exact or (a.startswith(("sum", "count", "avg")) and "(f)" not in a)]
     allowed = [a for a in allowed if not exact or a != "avg(w)"]
     chosen = rng.sample(allowed, rng.randint(1, 5))
+    if sketches and not exact:
+        chosen += rng.sample(SKETCHES, rng.randint(0, 2))
     listed = [f"{GROUPS[g]} AS {g}" if GROUPS[g] != g else g for g in groups]
     listed += [f"{a} AS a{i}" for i, a in enumerate(chosen)]
     where = f" WHERE {' AND '.join(rng.sample(CONDITIONS, rng.randint(1, 2)))}" if rng.random() < 0.4 else ""

@@ -31,9 +31,9 @@ def read(sql: str, *order: str) -> Definition:
 def test_groups_and_aggregates_are_told_apart() -> None:
     found = read("SELECT T.Day, year(day) AS y, sum(v + 1) AS s, count(*) AS n FROM t WHERE k > 3 GROUP BY 1, y")
     assert [(c.name, c.function, c.argument) for c in found.columns] == [
-        ("Day", "group", "day"),
-        ("y", "group", "YEAR(day)"),
-        ("s", "sum", "v + 1"),
+        ("Day", "group", "`day`"),
+        ("y", "group", "YEAR(`day`)"),
+        ("s", "sum", "`v` + 1"),
         ("n", "count", "*"),
     ]
     assert found.where == "(k > 3)"

@@ -82,7 +82,7 @@ def test_random_queries_answer_the_same_with_and_without_views(filled: tuple[War
     [
         ("SELECT g, stddev(v) AS s FROM t GROUP BY g", "cannot be made"),
         ("SELECT c, try_sum(g) AS s FROM t GROUP BY c", "not known to be a function|does not keep"),
-        ("SELECT g, stddev(v) FROM t GROUP BY g", "give it an alias"),
+        ("SELECT g, stddev(v) FROM t GROUP BY g", "cannot be made"),
         ("SELECT g, count(*) FROM t GROUP BY ROLLUP (g)", "ROLLUP"),
         ("SELECT DISTINCT g FROM t ORDER BY g", "orders DISTINCT"),
         ("SELECT k, v FROM t", "returns rows"),

@@ -116,7 +116,7 @@ class ViewMachine:
         elif kind == "view":
             sql = self._over_a_view(rng.choice(list(self._views)))
         else:
-            sql = random_view(rng, "upserted" if kind == "exact" else kind, exact=kind == "exact")
+            sql = random_view(rng, "upserted" if kind == "exact" else kind, exact=kind == "exact", sketches=True)
         self.done.append(f"create {name}: {sql}")
         self._wh.create_view(
             name, sql, settings={"max_query_deltas": rng.choice([2, 4]), "compaction_width": rng.choice([2, 3])}

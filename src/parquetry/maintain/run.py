@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +16,7 @@ from parquetry.errors import CommitConflict, LeaseLost, ParquetryError
 from parquetry.maintain.compact import compact
 from parquetry.maintain.new_ranges import Workload
 from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick
+from parquetry.maintain.tune import tune
 from parquetry.model.state import AdvanceQT, State
 from parquetry.storage.store import Store
 from parquetry.views.refresh import refresh
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _HELPERS_END_S = 10.0
+_TUNE_S = 60.0  # how often delta bounds are adapted to the query load (NA-22)
 
 
 class Pinned(Protocol):
@@ -67,15 +71,21 @@ class Maintainer:
 
         Under a profile work waits until half of the target lag is used up, and runs in the profile's slots: helpers
         beside this one, which leases keep off each other's tables. A helper that fails leaves its work to the others.
+        Delta bounds follow the query load.
         """
         helpers: list[threading.Thread] = []
         ended = threading.Event()
+        tuned = -math.inf
         try:
             while not stop.is_set():
-                profile = self._catalog.state().profile
-                while profile is not None and len(helpers) < profile.slots - 1:
-                    helper = threading.Thread(target=self._help, args=(ended, interval_s), daemon=True)
-                    helper.name = f"parquetry slot {len(helpers) + 2}"
+                if self._slots() > 0 and time.monotonic() - tuned >= _TUNE_S:
+                    tuned = time.monotonic()
+                    with suppress(CommitConflict):
+                        tune(self._catalog)
+                while len(helpers) < self._slots() - 1:
+                    slot = len(helpers) + 2
+                    helper = threading.Thread(target=self._help, args=(slot, ended, interval_s), daemon=True)
+                    helper.name = f"parquetry slot {slot}"
                     helpers.append(helper)
                     helper.start()
                 if self._due():
@@ -89,12 +99,17 @@ class Maintainer:
             for helper in helpers:
                 helper.join(_HELPERS_END_S)  # a stage that takes longer commits or leaves nothing, as after a crash
 
-    def _help(self, ended: threading.Event, interval_s: float) -> None:
+    def _slots(self) -> int:
+        """The stages that may run at once; 0 without a profile."""
+        profile = self._catalog.state().profile
+        return 0 if profile is None else profile.slots
+
+    def _help(self, slot: int, ended: threading.Event, interval_s: float) -> None:
         helper = Maintainer(self._catalog, self._store, self._spark, self._warm, self._pinned, self._workload)
         while not ended.is_set():
             # What fails here fails in the foreground as well, where it is told.
             with suppress(ParquetryError):
-                for _ in helper.run() if self._due() else ():
+                for _ in helper.run() if slot <= self._slots() and self._due() else ():
                     if ended.is_set():
                         break
             ended.wait(interval_s)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.errors import SchemaError, UnknownColumn
+from parquetry.model.distinct import SKETCH, SKETCH_TYPE
 from parquetry.model.types import arrow_type, is_nested, type_name
 
 MODELS = ("append", "upsert", "aggregate")
@@ -86,6 +87,8 @@ class TableSchema:
             if c.name in self.key:
                 continue
             merge = self.values.get(c.name)
+            if merge == SKETCH and c.type == SKETCH_TYPE and self.null_keys:
+                continue  # a view's
             if merge not in MERGES:
                 raise SchemaError(f"value column '{c.name}' needs a merge, one of {', '.join(MERGES)}")
             if merge in ("sum", "count") and c.type not in ("bigint", "double") and not c.type.startswith("decimal"):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from parquetry.model.distinct import FUNCTION as DISTINCT
+from parquetry.model.distinct import SKETCH
 from parquetry.model.schema import Column, TableSchema
 
 ROWS = "group__rows"
@@ -26,7 +28,7 @@ class ViewSource:
 class ViewColumn:
     """One output column. ``argument`` is the group's or the aggregate's expression over the sources' columns.
 
-    ``function`` is group, sum, count, min, max or avg; the argument of ``count(*)`` is ``*``.
+    ``function`` is group, sum, count, min, max, avg or approx_count_distinct; the argument of ``count(*)`` is ``*``.
     """
 
     name: str
@@ -57,10 +59,19 @@ class ViewSpec:
     def stored(self, column: ViewColumn) -> tuple[str, ...]:
         """The stored columns that a column is made of: values must merge, so an average is a sum and a count.
 
-        So is a sum from which rows are taken away: one of no values left is null.
+        So is a sum from which rows are taken away: one of no values left is null. Distinct values are a sketch.
         """
+        if column.function == DISTINCT:
+            return (f"{column.name}__sketch",)
         counted = column.function == "avg" or (column.function == "sum" and self.how == "retract")
         return (f"{column.name}__sum", f"{column.name}__count") if counted else (column.name,)
+
+    @property
+    def merges(self) -> dict[str, str]:
+        """How each stored value of a group merges with the same group's in another delta."""
+        own = {"min": "min", "max": "max", DISTINCT: SKETCH}
+        found = {s: own.get(c.function, "sum") for c in self.aggregates for s in self.stored(c)}
+        return found | ({ROWS: "sum"} if self.hides_rows else {})
 
     @cached_property
     def groups(self) -> tuple[ViewColumn, ...]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
 
 from parquetry.model.predicate import Opaque, Predicate
 from parquetry.model.schema import TableSchema
 from parquetry.query.local_plan import LocalPlan, Refusal, plan_locally
 from parquetry.query.references import find_references
+from parquetry.query.scopes import Ref
 from parquetry.workload.simplify import both
 from parquetry.workload.sql_text import parse_query
 
@@ -25,11 +29,18 @@ class TableRef:
     opaque: tuple[Opaque, ...] = ()  # filters that the predicate says less than, for layouts with such features
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BoundQuery:
-    sql: str
+    """``written`` is the query's text, or what makes it: a text that only Spark reads need not be made for others."""
+
+    written: str | Callable[[], str]
     refs: tuple[TableRef, ...]
     local: LocalPlan | Refusal
+    tree: exp.Query | None = None  # of the text; whoever takes it apart has it alone
+
+    @cached_property
+    def sql(self) -> str:
+        return self.written if isinstance(self.written, str) else self.written()
 
 
 def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:
@@ -37,17 +48,7 @@ def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:
     query = parse_query(sql)
     opaque = _opaque(sql)
     found = find_references(query, tables, opaque)
-    refs = tuple(
-        TableRef(
-            r.table,
-            r.alias,
-            tuple(c for c in r.types if c in r.used),
-            both(r.found),
-            tuple(dict.fromkeys(r.notes)),
-            tuple(dict.fromkeys(r.opaque)),
-        )
-        for r in found
-    )
+    refs = tuple(map(_table_ref, found))
     local: LocalPlan | Refusal
     if opaque:
         local = Refusal(opaque)
@@ -55,7 +56,23 @@ def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:
         local = Refusal("it reads no table" if not found else "it reads more than one table")
     else:
         local = plan_locally(query, found[0].table, found[0].schema, sql)
-    return BoundQuery(sql, refs, local)
+    return BoundQuery(sql, refs, local, query)
+
+
+def table_refs(query: exp.Query, tables: Mapping[str, TableSchema]) -> tuple[TableRef, ...]:
+    """What a query in our own words reads: no text has to be parsed."""
+    return tuple(map(_table_ref, find_references(query, tables)))
+
+
+def _table_ref(r: Ref) -> TableRef:
+    return TableRef(
+        r.table,
+        r.alias,
+        tuple(c for c in r.types if c in r.used),
+        both(r.found),
+        tuple(dict.fromkeys(r.notes)),
+        tuple(dict.fromkeys(r.opaque)),
+    )
 
 
 def _opaque(sql: str) -> str:

@@ -74,7 +74,6 @@ class Engine:
         bound = bind(sql, snapshot.state.readable)
         plan = _bound_plan(bound, snapshot, wanted, frozenset(off))
         plan = views.choose_view(plan, self._priced)
-        plan = self._priced(plan)
         plan = executor.choose_executor(plan)
         plan = splits.cut_for_workers(plan, self._store, wanted_splits)
         return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)

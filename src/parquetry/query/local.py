@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from parquetry.errors import QueryError, StorageError
 from parquetry.query.damage import find_damage
 from parquetry.query.local_plan import LocalPlan
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
-from parquetry.query.local_source import Source, source_of
+from parquetry.query.local_source import Source, measured, source_of
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
@@ -36,25 +36,29 @@ class LocalExecutor:
         import duckdb
 
         assert isinstance(plan.bound.local, LocalPlan)
-        (t,) = plan.tables.values()
         cursor = self._cursor()
-        source: Source | None = None
-        try:
-            source = source_of(t, columns_read(plan), self._store, pick=PICK_ROW_GROUPS not in plan.off)
+        sources: list[Source] = []
+
+        def scan(t: TablePlan, columns: Sequence[str]) -> str:
+            source = source_of(t, columns, self._store, pick=PICK_ROW_GROUPS not in plan.off)
+            sources.append(source)
             for name, stream in source.streams.items():
                 cursor.register(name, stream)
-            table = cursor.sql(local_statement(plan, source)).to_arrow_table()
+            return source.sql
+
+        try:
+            table = cursor.sql(local_statement(plan, scan)).to_arrow_table()
         except (duckdb.Error, pa.ArrowException, OSError) as e:
             first = str(e).splitlines()[0]
-            if not isinstance(e, duckdb.Error) or isinstance(e, duckdb.IOException) or (source and source.error):
+            failed = any(s.error for s in sources)
+            if not isinstance(e, duckdb.Error) or isinstance(e, duckdb.IOException) or failed:
                 unreadable = f"cannot read a data file: {first}; run 'parquetry verify' to see what is affected"
                 raise find_damage(plan, self._store) or StorageError(unreadable) from e
             raise find_damage(plan, self._store) or QueryError(f"the query failed: {first}") from e
         finally:
-            for name in source.streams if source else ():
+            for name in (n for s in sources for n in s.streams):
                 cursor.unregister(name)
-        table = table.cast(plan.bound.local.schema)
-        return table, source.measured(cursor, t)
+        return table.cast(plan.bound.local.schema), measured(cursor, sources)
 
     def close(self) -> None:
         with self._lock:
@@ -82,32 +86,44 @@ class LocalExecutor:
             return self._connection
 
 
-def columns_read(plan: Plan) -> list[str]:
-    """The stored columns that the plan needs: the query's, and what merging compares."""
-    local = plan.bound.local
-    assert isinstance(local, LocalPlan)
-    (t,) = plan.tables.values()
+def columns_read(t: TablePlan, named: Iterable[str]) -> list[str]:
+    """The stored columns that the columns named by a query need: what they are made of, and what merging compares."""
     schema = t.state.schema
-    columns = set(t.stored_columns(local.columns)) | (set(schema.key) if t.merge else set())
+    columns = set(t.stored_columns(named)) | (set(schema.key) if t.merge else set())
     if t.merge and schema.sequence:
         columns.add(schema.sequence)
     return [n for n in schema.names if n in columns] or [schema.key[0]]
 
 
-def local_statement(plan: Plan, source: Source) -> str:
-    """The DuckDB text of the plan: the user's query over the stored rows, equal keys merged where needed."""
+def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], str]) -> str:
+    """The DuckDB text of the plan: the user's query over the stored rows, equal keys merged where needed.
+
+    ``scan`` gives a relation with these stored columns of a table.
+    """
     local = plan.bound.local
     assert isinstance(local, LocalPlan)
-    (t,) = plan.tables.values()
-    rows = source.sql
-    if t.merge:
-        schema = t.state.schema
-        filtered = None if PUSH_KEY_FILTER in plan.off else local.key_filter(schema)
-        rows = f"(SELECT * FROM ({rows}) WHERE {filtered})" if filtered else f"({rows})"
-        rows = merge_sql(schema, rows, columns=columns_read(plan))
-    if t.state.view is not None:
-        rows = visible_sql(t, rows, local.columns)
+    by_id = {t.state.table_id: t for t in plan.tables.values()}
+    joined = [(by_id.pop(j.table_id), j) for j in local.joined]
+    (own,) = by_id.values()
+    filtered = None if PUSH_KEY_FILTER in plan.off else local.key_filter(own.state.schema)
+    rows = _rows(own, local.columns, scan, filtered)
+    for t, j in joined:
+        named = [column for column, _ in j.columns]
+        listed = ", ".join(f"{quote(column)} AS {quote(name)}" for column, name in j.columns)
+        rows = f"SELECT * FROM ({rows}) CROSS JOIN (SELECT {listed} FROM ({_rows(t, named, scan, None)}))"
     return local.sql(f"({rows})")
+
+
+def _rows(
+    t: TablePlan, named: Sequence[str], scan: Callable[[TablePlan, Sequence[str]], str], filtered: str | None
+) -> str:
+    """The rows of a table as a query sees them; ``filtered`` is a condition on the key."""
+    columns = columns_read(t, named)
+    rows = scan(t, columns)
+    if t.merge:
+        rows = f"(SELECT * FROM ({rows}) WHERE {filtered})" if filtered else f"({rows})"
+        rows = merge_sql(t.state.schema, rows, columns=columns)
+    return visible_sql(t, rows, named) if t.state.view is not None else rows
 
 
 def visible_sql(t: TablePlan, rows: str, wanted: Sequence[str]) -> str:

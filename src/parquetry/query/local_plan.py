@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from parquetry.errors import UnknownColumn
+from parquetry.model.distinct import SKETCH
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type
 from parquetry.query.aggregates import AggregateCall, GroupedExpressions, normal
@@ -35,8 +36,19 @@ class Conjunct:
 
 
 @dataclass(frozen=True)
+class JoinedTable:
+    """A table whose rows meet those of the plan's own table: its columns, and what the plan's texts call them."""
+
+    table_id: int
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class LocalPlan:
-    """One SELECT over one table. ``schema`` is what Spark's ``toArrow()`` would give, nullability aside."""
+    """One SELECT over one table, and over others that its WHERE joins.
+
+    ``schema`` is what Spark's ``toArrow()`` would give, nullability aside.
+    """
 
     columns: tuple[str, ...]
     schema: pa.Schema
@@ -52,6 +64,11 @@ class LocalPlan:
     offset: int
     distinct: bool
     filters_values: bool  # WHERE touches columns outside the key
+    joined: tuple[JoinedTable, ...] = ()
+
+    @property
+    def joined_ids(self) -> set[int]:
+        return {j.table_id for j in self.joined}
 
     def sql(self, source: str) -> str:
         """The DuckDB statement over ``source``, a relation or table function with the table's columns.
@@ -97,7 +114,7 @@ class LocalPlan:
                 continue
             merge = "" if call.column is None else schema.values.get(call.column, "")
             same = (call.function == "sum" and merge in ("sum", "count")) or (
-                call.function in ("min", "max") and call.function == merge
+                call.function in ("min", "max", SKETCH) and call.function == merge
             )
             if not same or call.distinct:
                 what = f"{call.function}({call.column or '…'})"
@@ -221,6 +238,10 @@ class Planner:
                 items.append((None, e))
         return items
 
+    def written(self, e: exp.Column) -> str:
+        """A column's name as the query spells it."""
+        return e.name
+
     def _name(self, i: int, t: Typed) -> str:
         alias, e = self.items[i]
         e = e.unnest()
@@ -229,7 +250,7 @@ class Planner:
         if alias is not None:
             return alias
         if isinstance(e, exp.Column):
-            return e.name
+            return self.written(e)
         if t.name is None or not self.named:
             raise Refused(f"Spark's name for the column {e.sql('spark')[:60]} is not certain; give it an alias")
         return t.name

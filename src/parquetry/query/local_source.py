@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parquetry.model.distinct import SKETCH_TYPE
 from parquetry.query.plan import TablePlan
 from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.row_groups import read_row_groups
@@ -35,29 +36,26 @@ class Source:
     """DuckDB text of a relation with the table's stored rows; ``streams`` are the relations it names."""
 
     sql: str
+    table: TablePlan
     streams: dict[str, pa.RecordBatchReader] = field(default_factory=dict)
     bytes: int = 0
     rows: int = 0
     groups: int = 0
     error: Exception | None = None
 
-    def measured(self, cursor: Any, t: TablePlan) -> dict[str, int]:
-        """What was really read, as counted here or by DuckDB."""
-        if self.streams:
-            return {
-                "bytes_read": self.bytes,
-                "rows_scanned": self.rows,
-                "blocks_read": self.groups,
-                "files_read": len(t.files),
-            }
+
+def measured(cursor: Any, sources: Sequence[Source]) -> dict[str, int]:
+    """What was really read: picked row groups as counted here, whole files as DuckDB counted them."""
+    picked, whole = [s for s in sources if s.streams], [s.table for s in sources if not s.streams]
+    size, rows, groups = (sum(getattr(s, n) for s in picked) for n in ("bytes", "rows", "groups"))
+    if whole:
         profile = json.loads(cursor.get_profiling_information(format="json"))
-        scanned = _sum_of(profile.get("operator", []), "row_groups_scanned")
-        return {
-            "bytes_read": int(profile.get("io", {}).get("total_bytes_read", 0)),
-            "rows_scanned": round(t.rows * scanned / t.groups_read) if t.groups_read else 0,
-            "blocks_read": scanned,
-            "files_read": len(t.files),
-        }
+        scanned, kept = _sum_of(profile.get("operator", []), "row_groups_scanned"), sum(t.groups_read for t in whole)
+        size += int(profile.get("io", {}).get("total_bytes_read", 0))
+        rows += round(sum(t.rows for t in whole) * scanned / kept) if kept else 0
+        groups += scanned
+    files = sum(len(s.table.files) for s in sources)
+    return {"bytes_read": size, "rows_scanned": rows, "blocks_read": groups, "files_read": files}
 
 
 def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -> Source:
@@ -67,7 +65,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
     """
     groups = t.row_groups() if pick and _picking_pays(t, len(names)) else {}
     numbered = t.row_ranges() if pick and not groups and _numbering_pays(t, len(names)) else {}
-    source = Source("")
+    source = Source("", t)
     scans: dict[tuple[int, int], list[str]] = {}
     for place, d in enumerate(t.deltas):
         for f in d.files:
@@ -79,7 +77,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
         columns = [quote(n) if n in had else f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names]
         ordered = [f"{place} AS {ORDER}"] if t.merge else []
         if groups:
-            name = f"__picked_{len(selects)}"
+            name = f"__picked_{t.state.table_id}_{len(selects)}"
             stored = [n for n in names if n in had] or [t.state.schema.key[0]]
             source.streams[name] = _stream(source, store, {p: groups[p] for p in paths}, stored)
             relations = [name]
@@ -165,9 +163,8 @@ def _stream(source: Source, store: Store, groups: dict[str, list[int]], columns:
 def duck_type(t: TablePlan, name: str) -> str:
     """A stored column's type in DuckDB's words."""
     kind = t.state.schema.column(name).type
-    return {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP", "string": "VARCHAR", "binary": "BLOB"}.get(
-        kind, kind
-    )
+    known = {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP", "string": "VARCHAR", "binary": "BLOB"}
+    return "SMALLINT[]" if kind == SKETCH_TYPE else known.get(kind, kind)
 
 
 def _sum_of(operators: list[dict[str, Any]], name: str) -> int:

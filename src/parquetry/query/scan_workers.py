@@ -85,7 +85,7 @@ def job_of(plan: Plan, scan: ScanPlan, store: Store) -> ScanJob:
     local = plan.bound.local
     assert isinstance(local, LocalPlan)
     (t,) = plan.tables.values()
-    names = columns_read(plan)
+    names = columns_read(t, local.columns)
     rows = f"({_SOURCE})"
     if t.merge:
         filtered = None if PUSH_KEY_FILTER in plan.off else local.key_filter(t.state.schema)

@@ -12,13 +12,28 @@ import threading
 import weakref
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 from parquetry.catalog import Catalog, Pin
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta, cover
+from parquetry.model.freshness import ready
 from parquetry.model.state import State, TableState
 
 PIN_S = 120.0
+
+
+@dataclass(frozen=True, eq=False)
+class ViewOver:
+    """A view with what every query over its tables asks of it.
+
+    ``rows`` are those that it shows, all deltas together; ``whole``: any query reads all of them or none.
+    """
+
+    view: TableState
+    ready: bool
+    rows: int
+    whole: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +48,23 @@ class Snapshot:
 
     def deltas(self, table: TableState) -> tuple[Delta, ...]:
         return cover(table.deltas, self.qt)
+
+    def views_over(self, table: TableState) -> list[ViewOver]:
+        """The views that read the table, found once for all queries at this version."""
+        return self._views.get(table.table_id, [])
+
+    @cached_property
+    def _views(self) -> dict[int, list[ViewOver]]:
+        found: dict[int, list[ViewOver]] = {}
+        for view in self.state.tables.values():
+            if view.view is not None:
+                deltas = self.deltas(view)
+                rows = sum(d.rows for d in deltas)
+                whole = len(deltas) <= 1 and rows <= view.settings.row_group_rows and view.layout is None
+                over = ViewOver(view, ready(self.state, view), rows, whole)
+                for table_id in dict.fromkeys(s.table_id for s in view.view.spec.sources):
+                    found.setdefault(table_id, []).append(over)
+        return found
 
 
 class Snapshots:

@@ -47,6 +47,58 @@ def delta_directory(table_id: int, delta_id: str) -> str:
     return f"{table_id}/{delta_id}"
 
 
+@dataclass(frozen=True)
+class WrittenFiles:
+    files: tuple[KeptFile, ...]
+    rows_in: int
+    digest: str
+
+
+def write_files(
+    frame: DataFrame,
+    *,
+    store: Store,
+    directory: str,
+    schema: TableSchema,
+    settings: Settings,
+    tasks: int,
+    blocks: int = 1,
+    describe: Callable[[pa.Table], str] | None = None,
+    sorted_by: int | None = None,
+) -> WrittenFiles:
+    """Sorts and writes ``frame`` as stretches of a delta's run, one for each task.
+
+    With ``sorted_by`` the partitions of the frame are such stretches already, each sorted by so many leading key
+    columns, and Spark neither deals nor sorts them again.
+    """
+    order = [BLOCK] if BLOCK in frame.columns else []
+    order += [f"`{k.replace('`', '``')}`" for k in schema.key]
+    if sorted_by is not None:
+        run = frame
+    elif tasks == 1:
+        run = frame.coalesce(1)
+    elif blocks >= tasks:
+        from pyspark.sql import functions as F
+
+        own = f"CAST({BLOCK} * {tasks}L DIV {blocks} AS INT)"
+        dealt = f"CASE WHEN {BLOCK} < {EXTRA_BASE} THEN {own} ELSE ({BLOCK} - {EXTRA_BASE}) % {tasks} END"
+        run = frame.repartitionById(tasks, F.expr(dealt))
+    else:
+        run = partition_by_range(frame, tasks, order)
+    if schema.keyed and ORDER in frame.columns:
+        order = [*order, ORDER]
+    extra_from = settings.row_group_rows if tasks == 1 else 0
+    writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by)
+    # A closure, not the object itself: Spark asks the function for its name.
+    ordered_run = run if sorted_by is not None else run.sortWithinPartitions(*order)
+    results = ordered_run.mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
+    failpoints.reach("write.files")
+    rows_in = sum(r["rows_in"] for r in results)
+    digest = f"{sum(r['digest'] for r in results) % (1 << 64):016x}"
+    files = [KeptFile(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]), _groups(r)) for r in results]
+    return WrittenFiles(tuple(files), rows_in, digest)
+
+
 def write_delta(
     frame: DataFrame,
     *,
@@ -71,43 +123,30 @@ def write_delta(
     With at least as many ``blocks`` as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
     Extra blocks are dealt out to the tasks in turn. A delta smaller than a row group gets none: all of it is small.
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
-    after a crash, by vacuum. ``kept`` files of a replaced delta belong to the new one as they are. With
-    ``sorted_by`` the one task's rows come sorted by so many leading key columns, and Spark does not sort them again.
+    after a crash, by vacuum. ``kept`` files, of a replaced delta or made before, belong to the new one as they are.
     """
     directory = delta_directory(table_id, delta_id)
-    order = [BLOCK] if BLOCK in frame.columns else []
-    order += [f"`{k.replace('`', '``')}`" for k in schema.key]
-    if tasks == 1:
-        run = frame.coalesce(1)
-    elif blocks >= tasks:
-        from pyspark.sql import functions as F
-
-        own = f"CAST({BLOCK} * {tasks}L DIV {blocks} AS INT)"
-        dealt = f"CASE WHEN {BLOCK} < {EXTRA_BASE} THEN {own} ELSE ({BLOCK} - {EXTRA_BASE}) % {tasks} END"
-        run = frame.repartitionById(tasks, F.expr(dealt))
-    else:
-        run = partition_by_range(frame, tasks, order)
-    if schema.keyed and ORDER in frame.columns:
-        order = [*order, ORDER]
-    extra_from = settings.row_group_rows if tasks == 1 else 0
-    writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by)
-    # A closure, not the object itself: Spark asks the function for its name.
-    ordered_run = run if sorted_by is not None else run.sortWithinPartitions(*order)
-    results = ordered_run.mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
-    failpoints.reach("write.files")
-    files = sorted(results, key=lambda r: bytes(r["first"]))
-    rows_in = sum(r["rows_in"] for r in files)
-    digest = f"{sum(r['digest'] for r in files) % (1 << 64):016x}"
+    made = write_files(
+        frame,
+        store=store,
+        directory=directory,
+        schema=schema,
+        settings=settings,
+        tasks=tasks,
+        blocks=blocks,
+        describe=describe,
+        sorted_by=sorted_by,
+    )
+    rows_in, digest = made.rows_in, made.digest
     if expected_rows is not None and rows_in != expected_rows:
         # Spark passes over an empty file without a word; a rewrite would make the loss final.
         raise StorageError(
             f"{expected_rows:,} rows are stored but {rows_in:,} could be read; nothing was changed. "
             "Run 'parquetry verify' to see which file is damaged"
         )
-    if not files and not kept:
+    if not made.files and not kept:
         return Written(None, rows_in, digest)
-    made = [KeptFile(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]), _groups(r)) for r in files]
-    ordered = sorted([*made, *kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
+    ordered = sorted([*made.files, *kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
     groups = [replace(g, file=ordinal) for ordinal, f in enumerate(ordered) for g in f.groups]
     index = build_index(groups, schema, settings.leaf_capacity, settings.inner_capacity)
     index_path = f"{directory}/{INDEX_NAME}"

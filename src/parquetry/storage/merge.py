@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from parquetry.model.distinct import SKETCH, merged_text
 from parquetry.model.schema import TableSchema
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def _merged_value(schema: TableSchema, name: str) -> str:
     column, how = quote(name), schema.values[name]
     if how in ("min", "max"):
         return f"{how}({column})"
+    if how == SKETCH:
+        return merged_text(column, duck=True)
     if how in ("sum", "count"):
         return f"CAST(sum({column}) AS {schema.column(name).type})"
     rank = f"{ORDER}"
@@ -87,6 +90,8 @@ def merge_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
         how = schema.values[name]
         if how == "replace":
             merges.append(F.max_by(F.struct(_col(name).alias("v")), rank).getField("v").alias(name))
+        elif how == SKETCH:
+            merges.append(F.expr(merged_text("`" + name.replace("`", "``") + "`", duck=False)).alias(name))
         elif how in ("min", "max"):
             merges.append(getattr(F, how)(_col(name)).alias(name))
         else:

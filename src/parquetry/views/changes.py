@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parquetry.model.delta import Delta
+from parquetry.model.distinct import FUNCTION as DISTINCT
+from parquetry.model.distinct import collected_text
 from parquetry.model.state import State, TableState
 from parquetry.model.view import ROWS, ViewColumn, ViewSpec
 from parquetry.storage.frames import scan
@@ -21,7 +23,7 @@ from parquetry.views.normalize import quoted
 from parquetry.views.project import visible_columns, visible_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _SIGN = "__sign"
 
@@ -67,6 +69,9 @@ def aggregated(spec: ViewSpec, rows: DataFrame) -> DataFrame:
     for i, c in enumerate(spec.aggregates):
         value = F.lit(1) if c.argument == "*" else F.col(argument_name(i))
         stored = spec.stored(c)
+        if c.function == DISTINCT:
+            made.append(F.expr(collected_text(argument_name(i))).alias(stored[0]))
+            continue
         if c.function in ("min", "max"):
             made.append(getattr(F, c.function)(value).alias(stored[0]))
             continue
@@ -106,6 +111,7 @@ class Step:
     spec: ViewSpec
     built: int
     until: int
+    only: Column | None = None  # of the rows that came, those to take
 
     def frame(self) -> DataFrame:
         """The view's delta of this step, unsorted."""
@@ -166,7 +172,8 @@ class Step:
             if not deltas or (not plus and not t.schema.keyed):
                 continue
             if self.spec.how == "merge" or not t.schema.keyed:
-                changed = _visible(scan(self.session, self.store, t.schema, deltas), t)
+                stored = scan(self.session, self.store, t.schema, deltas)
+                changed = _visible(stored if self.only is None else stored.where(self.only), t)
             else:
                 changed = self._content(t, self.until if plus else self.built, deltas)
             before = [self._content(s, self.until) for s in self._tables[:i]]

@@ -11,7 +11,7 @@ from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import CreateTable, State
 from parquetry.model.types import arrow_type
-from parquetry.model.view import ROWS, ViewColumn, ViewSpec
+from parquetry.model.view import ViewColumn, ViewSpec
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.frames import spark_schema
 from parquetry.views.changes import aggregated, definition_text, rows_text
@@ -38,9 +38,7 @@ def create_view_edit(
         made = aggregated(spec, session.sql(rows_text(spec)))
         types = {f.name: f.dataType.simpleString() for f in made.schema}
     groups = [c.name for c in spec.groups]
-    values = {s: c.function if c.function in ("min", "max") else "sum" for c in spec.aggregates for s in spec.stored(c)}
-    if spec.hides_rows:
-        values[ROWS] = "sum"
+    values = spec.merges
     stored = tuple(Column(n, types[n]) for n in (*groups, *values))
     for c in stored:
         arrow_type(c.type)  # a type that no table can hold is an error here, not in the first refresh

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from parquetry.errors import SchemaError, UnknownColumn
+from parquetry.model.distinct import FUNCTION as DISTINCT
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
@@ -21,7 +22,9 @@ AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Min: "min",
     exp.Max: "max",
     exp.Avg: "avg",
+    exp.ApproxDistinct: DISTINCT,
 }
+_NEVER_LESS = ("min", "max", DISTINCT)  # what they are of no longer shows in them, so rows cannot be taken away
 _READ_ARGS = {"expressions", "from_", "where", "group", "joins", "kind"}
 _NAMES = {"with_": "WITH", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT", "distinct": "DISTINCT"}
 _CHANGING = {
@@ -59,8 +62,14 @@ def read_definition(sql: str, state: State, order: Sequence[str] = ()) -> Defini
         raise _refused("it has a window function, which one new row can change everywhere")
     _check_functions(query)
     sources, tables = _sources(query, state)
-    qualifiers = [s.alias.lower() for s in sources] if len(sources) == 1 else []
     _check_columns(query, sources, tables)
+    qualifiers = [s.alias.lower() for s in sources] if len(sources) == 1 else []
+    if len(sources) > 1:
+        # A column that a table gets later must not make the definition ambiguous.
+        query = _qualified(query, sources, tables)
+        sources = tuple(
+            replace(s, on=_join_condition(j)) for s, j in zip(sources, [None, *query.args["joins"]], strict=True)
+        )
     where = query.args.get("where")
     groups = _groups(query, qualifiers, tables)
     columns = [_column(e, groups, qualifiers) for e in query.expressions]
@@ -80,7 +89,7 @@ def how_of(definition: Definition, exact_sums: bool) -> str:
     """What deltas of the sources mean for the view: see ``ViewSpec``. ``exact_sums``: no sum is of floats."""
     if all(_adds_up(t, definition) for t in definition.tables):
         return "merge"
-    if exact_sums and all(c.function not in ("min", "max") for c in definition.columns):
+    if exact_sums and all(c.function not in _NEVER_LESS for c in definition.columns):
         return "retract"
     return "replace"
 
@@ -98,7 +107,7 @@ def _adds_up(table: TableState, definition: Definition) -> bool:
         return False
     for c in definition.columns:
         used = _columns_of(c.argument)
-        if c.function == "group" or (c.function in ("min", "max") and used <= key):
+        if c.function == "group" or (c.function in _NEVER_LESS and used <= key):
             if not used <= key:
                 return False
             continue
@@ -127,14 +136,26 @@ def _sources(query: exp.Select, state: State) -> tuple[tuple[ViewSource, ...], t
         alias = item.alias or item.name
         if alias.lower() in (s.alias.lower() for s in sources):
             raise _refused(f"two tables have the name '{alias}'; give them aliases")
-        sources.append(ViewSource(t.table_id, alias, "" if on is None else _join_condition(on)))
+        sources.append(ViewSource(t.table_id, alias, _join_condition(on)))
         tables.append(t)
     if len({t.table_id for t in tables}) < len(tables):
         raise _refused("it joins a table with itself")
     return tuple(sources), tuple(tables)
 
 
-def _join_condition(join: exp.Join) -> str:
+def _qualified(query: exp.Select, sources: Sequence[ViewSource], tables: Sequence[TableState]) -> exp.Select:
+    """The query with the table's name before every column."""
+    query = query.copy()
+    for c in list(query.find_all(exp.Column)):
+        owner = [s.alias for s, t in zip(sources, tables, strict=True) if _has(t.readable, c.name)]
+        if not c.table and owner:
+            c.set("table", exp.to_identifier(owner[0]))
+    return query
+
+
+def _join_condition(join: exp.Join | None) -> str:
+    if join is None:
+        return ""
     kind = " ".join(w for w in (join.method, join.side, join.kind) if w).upper()
     if kind not in ("", "INNER") or join.args.get("using"):
         raise _refused(f"it has {kind or 'JOIN USING'}; views join by INNER JOIN … ON a.x = b.y")
@@ -223,12 +244,13 @@ def _column(item: exp.Expr, groups: Sequence[exp.Expr], qualifiers: Sequence[str
         if aggregate is None:
             raise _refused(f"{name} is neither grouped nor aggregated")
         if type(aggregate) not in AGGREGATES:
-            raise _refused(f"{text_of(aggregate)[:60]} cannot be merged; use sum, count, min, max and avg")
+            raise _refused(f"{text_of(aggregate)[:60]} cannot be merged; use {', '.join(AGGREGATES.values())}")
         raise _refused(f"{name} is computed from aggregates; keep the aggregates in the view and compute it above")
     if isinstance(e.this, exp.Distinct):
-        raise _refused(f"{text_of(e)[:60]}: distinct values of two deltas may be the same")
+        raise _refused(f"{text_of(e)[:60]}: distinct values of two deltas may be the same; use {DISTINCT}")
     if any(v for k, v in e.args.items() if k not in ("this", "big_int")):
-        raise _refused(f"{text_of(e)[:60]} has more than one argument")
+        more = ", and views keep its default precision" if function == DISTINCT else ""
+        raise _refused(f"{text_of(e)[:60]} has more than one argument{more}")
     argument = e.this
     if function == "count" and (isinstance(argument, exp.Star) or _is_constant(argument)):
         return ViewColumn(name, "", function, "*")
@@ -243,7 +265,7 @@ def _is_constant(e: exp.Expr) -> bool:
 
 def _check_list(columns: Sequence[ViewColumn], groups: Sequence[exp.Expr]) -> None:
     names = [c.name.lower() for c in columns]
-    reserved = {n for c in columns for n in (f"{c.name}__sum", f"{c.name}__count")} | {ROWS}
+    reserved = {n for c in columns for n in (f"{c.name}__sum", f"{c.name}__count", f"{c.name}__sketch")} | {ROWS}
     for c in columns:
         if names.count(c.name.lower()) > 1:
             raise _refused(f"two columns are called '{c.name}'")

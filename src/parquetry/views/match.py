@@ -1,29 +1,35 @@
-"""Whether a view can answer a query over its table, and what the query becomes over it (NA-46, 3.2-10).
+"""Whether a view can answer a query, and what the query becomes over it (NA-46, 3.2-10).
 
-A view matches when what the query groups and filters by is made of the view's groups, and every aggregate is one that
-the view's own roll up to. The rewritten query names the stored columns; equal keys need not be merged below a roll-up.
+A view matches when it joins its tables as the query does, what the query groups and filters by is made of the view's
+groups, and every aggregate is one that the view's own roll up to. Tables of the query that the view does not cover are
+joined with it: a group meets the same rows of them as each of its rows would. The rewritten query names the stored
+columns; equal keys need not be merged below a roll-up.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
+from parquetry.model.distinct import FUNCTION as DISTINCT
+from parquetry.model.distinct import estimate_text, merged_text
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import TableState
 from parquetry.model.view import ViewColumn, ViewSpec
+from parquetry.views.asked import Asked, NoMatch, Source, column_key, owner_of, shown, written
 from parquetry.views.define import AGGREGATES
 from parquetry.views.imply import implied
-from parquetry.views.normalize import conjuncts, expression, normal, quoted, text_of
+from parquetry.views.known import EVERYTHING, Key, Known, known
+from parquetry.views.normalize import expression, quoted
 from parquetry.views.project import average
 from parquetry.workload.sql_text import SparkText
 
-_READ_ARGS = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "kind"}
-
-
+_VIEW = "__view"
+"""The view's alias beside joined tables."""
 _SCALARS = (
     exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least,
     exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Sign, exp.Lower, exp.Upper, exp.Concat, exp.Substring, exp.Trim,
@@ -34,11 +40,20 @@ _SCALARS = (
 """Functions of one row. Others may be aggregates that the parser does not know, which a view must not answer."""
 
 
+_ESTIMATED = "parquetry_distinct"
+"""Stands for a roll-up of sketches: a text of many figures, which nobody has to parse again."""
+
+
+def as_text(rewritten: exp.Select) -> str:
+    """A rewritten query as Spark takes it."""
+    sql = rewritten.sql(dialect=SparkText)
+    if _ESTIMATED not in sql.lower():
+        return sql
+    call = re.compile(rf"{_ESTIMATED}\(((?:`{_VIEW}`\.)?`(?:[^`]|``)*`)\)", re.I)
+    return call.sub(lambda m: estimate_text(merged_text(m[1], duck=False), duck=False), sql)
+
+
 _LEAVES = (exp.DataType, exp.Identifier, exp.Var, exp.Star)
-
-
-class NoMatch(Exception):
-    """The view cannot answer the query, for this reason."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class Rollup:
     An average has a sum and a count; so has a sum from which rows were taken away, which is null without values.
     """
 
-    function: str  # sum, count, min, max or avg
+    function: str  # sum, count, min, max, avg or approx_count_distinct
     columns: tuple[str, ...]
     type: str  # of the result, as Spark has it over the table
 
@@ -56,6 +71,8 @@ class Rollup:
         """Spark's text, of exactly the type that the aggregate has over the table."""
         first = quoted(self.columns[0])
         match self.function:
+            case "approx_count_distinct":
+                return f"{_ESTIMATED}({first})"
             case "count":
                 return f"coalesce(sum({first}), 0L)"
             case "avg":
@@ -72,164 +89,77 @@ class Rollup:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A query over one table, taken apart once for all views. ``items`` are (alias, expression)."""
-
-    query: exp.Select
-    base: TableSchema
-    qualifier: str
-    items: tuple[tuple[str | None, exp.Expr], ...]
-    groups: tuple[exp.Expr, ...]
-    where: tuple[exp.Expr, ...]
-    aggregated: bool
-    aliases: dict[str, exp.Expr] = field(hash=False, compare=False)
-
-    texts: dict[int, tuple[exp.Expr, str]] = field(default_factory=dict, hash=False, compare=False)
-    """By node, since all views ask for the same ones. Nodes are kept: a new one could get the number of a freed one."""
-
-    def normal(self, e: exp.Expr) -> exp.Expr:
-        return normal(e, (self.qualifier,))
-
-    def text(self, e: exp.Expr) -> str:
-        """The normal text of a part of the query."""
-        if id(e) not in self.texts:
-            self.texts[id(e)] = (e, text_of(self.normal(e)))
-        return self.texts[id(e)][1]
-
-
-def take_apart(query: exp.Query, base: TableSchema) -> Asked:
-    """The parts of a query that reads one table once; NoMatch says why no view can answer it."""
-    if not isinstance(query, exp.Select):
-        raise NoMatch("the query is not a plain SELECT")
-    unread = sorted(k for k, v in query.args.items() if v and k not in _READ_ARGS)
-    if unread:
-        raise NoMatch(f"the query has {unread[0].strip('_').upper()}")
-    source = query.args["from_"].this if query.args.get("from_") else None
-    if not isinstance(source, exp.Table) or any(v for k, v in source.args.items() if k not in ("this", "alias")):
-        raise NoMatch("the query reads something other than a plain table")
-    if (source.args.get("alias") and source.args["alias"].args.get("columns")) or next(
-        query.find_all(exp.Subquery, exp.Window, exp.Exists), None
-    ):
-        raise NoMatch("the query has a subquery, a window or renamed columns")
-    items: list[tuple[str | None, exp.Expr]] = []
-    for e in query.expressions:
-        if isinstance(e.unalias(), exp.Star) or e.find(exp.Star) and not e.find(exp.Count):
-            raise NoMatch("the query returns rows; a view holds groups")
-        items.append((e.alias if isinstance(e, exp.Alias) else None, e.unalias()))
-    aliases = {a.lower(): e for a, e in items if a is not None}
-    known = {n.lower() for n in base.names}
-    groups = _groups(query, items, aliases, known)
-    aggregated = bool(groups) or query.args.get("having") is not None or any(e.find(exp.AggFunc) for _, e in items)
-    distinct = query.args.get("distinct")
-    if not aggregated and (distinct is None or distinct.args.get("on")):
-        raise NoMatch("the query returns rows; a view holds groups")
-    if distinct is not None and query.args.get("order") is not None:
-        raise NoMatch("the query orders DISTINCT rows")
-    where = query.args.get("where")
-    asked = Asked(
-        query=query,
-        base=base,
-        qualifier=(source.alias or source.name).lower(),
-        items=tuple(items),
-        groups=tuple(groups),
-        where=tuple(conjuncts(where.this)) if where is not None else (),
-        aggregated=aggregated,
-        aliases=aliases,
-    )
-    for alias, e in aliases.items():
-        for clause in ("having", "order"):
-            used = query.args.get(clause)
-            twofold = alias in known and asked.normal(e) != exp.column(alias)
-            if twofold and used is not None and any(c.name.lower() == alias for c in used.find_all(exp.Column)):
-                raise NoMatch(f"the name {alias} is both a column and an alias")
-    return asked
-
-
-def _groups(
-    query: exp.Select, items: Sequence[tuple[str | None, exp.Expr]], aliases: dict[str, exp.Expr], known: set[str]
-) -> list[exp.Expr]:
-    group = query.args.get("group")
-    if group is None:
-        return []
-    if any(v for k, v in group.args.items() if k != "expressions") or group.find(
-        exp.Rollup, exp.Cube, exp.GroupingSets
-    ):
-        raise NoMatch("the query groups by ALL, ROLLUP, CUBE or GROUPING SETS")
-    found = []
-    for e in group.expressions:
-        if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
-            if not 1 <= int(e.this) <= len(items):
-                raise NoMatch(f"position {e.this} is not in the SELECT list")
-            e = items[int(e.this) - 1][1]
-        elif isinstance(e, exp.Column) and not e.table and e.name.lower() not in known:
-            e = aliases.get(e.name.lower(), e)
-        if e.find(exp.AggFunc) or not e.find(exp.Column):
-            raise NoMatch("the query groups by an aggregate or a constant")
-        found.append(e)
-    return found
-
-
-@dataclass(frozen=True)
 class Match:
-    """How the parts of a query are read from a view."""
+    """How the parts of a query are read from a view, joined with the tables that it does not cover."""
 
     asked: Asked
     view: TableState
     spec: ViewSpec
-    residual: tuple[exp.Expr, ...]  # the conditions that the view's own filter does not imply
+    known: Known
+    residual: tuple[exp.Expr, ...]  # the conditions that the view's own filter and joins do not imply
+
+    @cached_property
+    def others(self) -> tuple[Source, ...]:
+        """The query's tables that are joined with the view."""
+        return tuple(s for s in self.asked.sources if s.table_id not in self.known.tables)
 
     def group_of(self, e: exp.Expr) -> ViewColumn | None:
-        """The view's group that is this expression."""
-        return _by_argument(self.spec).get(self.asked.text(e))
+        """The view's group that is this expression, or that the view's own joins make equal to this column."""
+        found = self.known.groups.get(self.asked.key(e))
+        if found is None and isinstance(e, exp.Column) and self.known.joins:
+            for name in sorted(self.known.equal.of(e.name)):
+                equal = self.known.groups.get(column_key(name))
+                if equal is not None and equal.type == self.asked.types.get(e.name) not in ("float", "double"):
+                    return equal
+        return found
 
     def rollup(self, e: exp.AggFunc) -> Rollup | None:
         """The roll-up that is this aggregate; None for one over groups that is right as it stands."""
         function = AGGREGATES.get(type(e))
         if function is None or any(v for k, v in e.args.items() if k not in ("this", "big_int")):
-            raise NoMatch(f"{text_of(e)[:60]} cannot be made from a view")
+            kept = "; views keep its default precision" if function == DISTINCT else ""
+            raise NoMatch(f"{self._shown(e)} cannot be made from a view{kept}")
         if isinstance(e.this, exp.Distinct):
             for part in e.this.expressions:
                 self.check(part)
             return None
         whole = function == "count" and isinstance(e.this, exp.Star | exp.Literal | exp.Boolean)
-        argument = "*" if whole else self.asked.text(e.this)
-        found = self._column(function, argument)
+        argument = EVERYTHING if whole else self.asked.key(e.this)
+        found = self.known.column(function, argument)
         if found is not None:
             return Rollup(function, self.spec.stored(found), found.type)
         made = self._made_of_others(function, argument)
         if made is not None:
             return made
-        if function in ("min", "max"):
+        if function in ("min", "max", DISTINCT):
             try:
                 self.check(e.this)
             except NoMatch:
                 pass
             else:
                 return None
-        raise NoMatch(f"the view keeps no {function}({argument})")
+        if any(self.of_another(c) for c in e.find_all(exp.Column)):
+            raise NoMatch(f"{self._shown(e)} is of a joined table, which the view's groups meet once, not once per row")
+        raise NoMatch(f"the view keeps no {function}({'*' if whole else self.asked.text(e.this)})")
 
-    def _column(self, function: str, argument: str) -> ViewColumn | None:
-        return next((c for c in self.spec.aggregates if (c.function, c.argument) == (function, argument)), None)
-
-    def _made_of_others(self, function: str, argument: str) -> Rollup | None:
+    def _made_of_others(self, function: str, argument: Key) -> Rollup | None:
         """An average from a sum and a count, a count from an average's, and count(x) from count(*) of a key."""
         if function == "count":
             for c in self.spec.aggregates:
                 stored = self.spec.stored(c)
-                if c.argument == argument and len(stored) > 1:
+                if len(stored) > 1 and self.known.column(c.function, argument) is c:
                     return Rollup("count", (stored[1],), "bigint")
-            key = {} if self.asked.base.null_keys else {k.lower() for k in self.asked.base.key}
-            everything = self._column("count", "*")
-            if argument in key and everything is not None:
+            everything = self.known.column("count", EVERYTHING)
+            if everything is not None and argument in self.asked.never_null:
                 return Rollup("count", self.spec.stored(everything), "bigint")
         if function == "avg":
-            total, count = self._column("sum", argument), self._count_of(argument)
+            total, count = self.known.column("sum", argument), self._count_of(argument)
             if total is not None and count is not None and total.type in ("bigint", "double"):
                 return Rollup("avg", (self.spec.stored(total)[0], count), "double")
         return None
 
-    def _count_of(self, argument: str) -> str | None:
-        column = self._column("count", argument)
+    def _count_of(self, argument: Key) -> str | None:
+        column = self.known.column("count", argument)
         if column is not None:
             return self.spec.stored(column)[0]
         made = self._made_of_others("count", argument)
@@ -240,36 +170,47 @@ class Match:
         if self.group_of(e) is not None or (isinstance(e, exp.AggFunc) and self.rollup(e) is not None):
             return
         if isinstance(e, exp.Column):
-            self.check(self._aliased(e, aliases))
+            if not self.of_another(e):
+                self.check(self._aliased(e, aliases))
             return
         if isinstance(e, exp.Filter | exp.Query):
-            raise NoMatch(f"{text_of(e)[:60]} cannot be made from a view")
+            raise NoMatch(f"{self._shown(e)} cannot be made from a view")
         if isinstance(e, exp.Func) and not isinstance(e, _SCALARS):
-            raise NoMatch(f"{text_of(e)[:60]} is not known to be a function of single values")
+            raise NoMatch(f"{self._shown(e)} is not known to be a function of single values")
         for child in e.iter_expressions():
             if not isinstance(child, _LEAVES):
                 self.check(child, aliases=aliases)
 
+    def of_another(self, e: exp.Column) -> bool:
+        """Whether a column is of a table that is joined with the view."""
+        owner = owner_of(e)
+        return owner is not None and owner not in self.known.tables
+
+    def _shown(self, e: exp.Expr) -> str:
+        return self.asked.text(e)[:60]
+
     def _aliased(self, e: exp.Column, aliases: bool) -> exp.Expr:
         """What a name of the SELECT list stands for."""
-        alias = self.asked.aliases.get(e.name.lower()) if aliases and not e.table else None
-        if alias is None or self.asked.text(alias) == self.asked.text(e):
-            raise NoMatch(f"the view does not keep {e.name}")
+        alias = self.asked.aliases.get(e.name.lower()) if aliases and owner_of(e) is None else None
+        if alias is None:
+            raise NoMatch(f"the view does not keep {written(e)}")
         return alias
 
     def derive(self, e: exp.Expr, *, aliases: bool = False) -> exp.Expr:
-        """The expression, checked before, over the view's stored columns.
+        """The expression, checked before, over the view's stored columns and those of joined tables.
 
         With ``aliases`` names of the SELECT list stand for what they name.
         """
         column = self.group_of(e)
         if column is not None:
-            return exp.column(exp.to_identifier(column.name, quoted=True))
+            return self._stored(column.name)
         if isinstance(e, exp.AggFunc):
             made = self.rollup(e)
             if made is not None:
-                return exp.Paren(this=expression(made.spark(self.view.schema)))
+                return exp.Paren(this=self._qualified(expression(made.spark(self.view.schema))))
         if isinstance(e, exp.Column):
+            if (source := self.asked.source(e)) is not None and self.of_another(e):
+                return _column(written(e), source.alias)
             return exp.Paren(this=self.derive(self._aliased(e, aliases)))
         copy = e.copy()
         for child, own in zip(list(copy.iter_expressions()), e.iter_expressions(), strict=True):
@@ -277,18 +218,37 @@ class Match:
                 child.replace(self.derive(own, aliases=aliases))
         return copy
 
-    def rewrite(self, names: Sequence[str]) -> str:
-        """The query as Spark SQL over the view's stored columns, its outputs called ``names``."""
-        query = self.asked.query
+    def _stored(self, name: str) -> exp.Column:
+        return _column(name, _VIEW if self.others else None)
+
+    def _qualified(self, e: exp.Expr) -> exp.Expr:
+        for c in list(e.find_all(exp.Column)) if self.others else ():
+            c.set("table", exp.to_identifier(_VIEW, quoted=True))
+        return e
+
+    def conditions(self) -> list[exp.Expr]:
+        """The conditions on what the view stores, as far as they do not join it with other tables."""
+        return [self.derive(c) for c in self.residual]
+
+    def source(self) -> exp.Select:
+        """The rows that the query needs: FROM and WHERE over the view and the other tables."""
         made = exp.Select()
+        made.set("from_", exp.From(this=_table(self.view.name, _VIEW if self.others else None)))
+        made.set("joins", [exp.Join(this=_table(s.table, s.alias)) for s in self.others])
+        conditions = [*self.residual, *self.meeting]
+        if conditions:
+            made.set("where", exp.Where(this=exp.and_(*[self.derive(c) for c in conditions], copy=False)))
+        return made
+
+    def rewrite(self, names: Sequence[str]) -> exp.Select:
+        """The query over the view's stored columns, its outputs called ``names``."""
+        query = self.asked.query
+        made = self.source()
         items = [self.derive(e) for _, e in self.asked.items]
         made.set(
             "expressions",
             [exp.alias_(e, exp.to_identifier(n, quoted=True), copy=False) for e, n in zip(items, names, strict=True)],
         )
-        made.set("from_", exp.From(this=exp.to_table(self.view.name)))
-        if self.residual:
-            made.set("where", exp.Where(this=exp.and_(*[self.derive(c) for c in self.residual])))
         if self.asked.groups:
             made.set("group", exp.Group(expressions=[self.derive(g) for g in self.asked.groups]))
         if query.args.get("having") is not None:
@@ -298,7 +258,12 @@ class Match:
         for part in ("limit", "offset", "distinct"):
             if query.args.get(part) is not None:
                 made.set(part, query.args[part].copy())
-        return made.sql(dialect=SparkText)
+        return made
+
+    @cached_property
+    def meeting(self) -> tuple[exp.EQ, ...]:
+        """The conditions that join the view with the other tables, and those with each other."""
+        return tuple(_equation(a, b) for a, b in self.asked.joins if self.of_another(a) or self.of_another(b))
 
     def _order(self, order: exp.Expr) -> exp.Expr:
         copy = order.copy()
@@ -312,17 +277,23 @@ def match_view(asked: Asked, view: TableState) -> Match:
     """How ``view`` answers the query; NoMatch when it cannot."""
     assert view.view is not None
     spec = view.view.spec
-    if len(spec.sources) > 1:
-        raise NoMatch("the view joins several tables")
-    kept = _conditions(spec)
-    given = {asked.text(c) for c in asked.where}
-    types = {c.name: c.type for c in asked.base.columns}
-    for condition, tree in kept.items():
-        if condition not in given and not implied(tree, asked.where, types):
-            raise NoMatch(f"the view keeps only rows with {condition}")
-    residual = tuple(c for c in asked.where if asked.text(c) not in kept)
-    match = Match(asked, view, spec, residual)
-    for part in (*(e for _, e in asked.items), *asked.groups, *residual):
+    kept = known(spec)
+    if not kept.tables <= {s.table_id for s in asked.sources}:
+        raise NoMatch("the view joins a table that the query does not read")
+    for a, b in kept.joins:
+        if not asked.equal.same(a, b):
+            raise NoMatch(f"the view keeps only rows with {shown(quoted(a))} = {shown(quoted(b))}")
+    given = {asked.key(c) for c in asked.where}
+    for key, (condition, text) in kept.conditions.items():
+        if key not in given and not implied(condition, asked.where, asked.types):
+            raise NoMatch(f"the view keeps only rows with {text}")
+    residual = [c for c in asked.where if asked.key(c) not in kept.conditions]
+    for left, right in asked.joins:
+        inside = {owner_of(left), owner_of(right)} <= kept.tables
+        if inside and not kept.equal.same(left.name, right.name):
+            residual.append(_equation(left, right))
+    match = Match(asked, view, spec, kept, tuple(residual))
+    for part in (*(e for _, e in asked.items), *asked.groups, *residual, *match.meeting):
         match.check(part)
     having, order = asked.query.args.get("having"), asked.query.args.get("order")
     if having is not None:
@@ -339,19 +310,16 @@ def _ordered(order: exp.Expr) -> list[exp.Expr]:
     return [o.this if isinstance(o, exp.Ordered) else o for o in order.expressions]
 
 
-@lru_cache(maxsize=1024)
-def _conditions(spec: ViewSpec) -> dict[str, exp.Expr]:
-    """The view's own conditions by their normal text."""
-    if not spec.where:
-        return {}
-    parts = [normal(c, _qualifiers(spec)) for c in conjuncts(expression(spec.where))]
-    return {text_of(p): p for p in parts}
+def _column(name: str, table: str | None) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True), table and exp.to_identifier(table, quoted=True))
 
 
-@lru_cache(maxsize=1024)
-def _by_argument(spec: ViewSpec) -> dict[str, ViewColumn]:
-    return {c.argument: c for c in spec.groups}
+def _equation(a: exp.Column, b: exp.Column) -> exp.EQ:
+    return exp.EQ(this=a.copy(), expression=b.copy())
 
 
-def _qualifiers(spec: ViewSpec) -> tuple[str, ...]:
-    return tuple(s.alias.lower() for s in spec.sources)
+def _table(name: str, alias: str | None) -> exp.Table:
+    made = exp.Table(this=exp.to_identifier(name, quoted=True))
+    if alias is not None:
+        made.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    return made

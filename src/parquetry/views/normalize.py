@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -14,7 +15,7 @@ def normal(e: exp.Expr, qualifiers: Collection[str] = ()) -> exp.Expr:
     """The expression as Spark compares it with those of GROUP BY; ``qualifiers`` that mean nothing new are dropped.
 
     >>> normal(expression("(T.Day)"), ["t"]).sql()
-    'day'
+    '"day"'
     """
     e = e.unnest().copy()
     for paren in list(e.find_all(exp.Paren)):
@@ -23,11 +24,33 @@ def normal(e: exp.Expr, qualifiers: Collection[str] = ()) -> exp.Expr:
     for c in list(e.find_all(exp.Column)):
         if isinstance(c.this, exp.Identifier):
             c.this.set("this", c.name.lower())
-            c.this.set("quoted", False)
+            c.this.set("quoted", True)
             if c.args.get("table") is not None:
                 table = c.table.lower()
-                c.set("table", None if table in qualifiers else exp.to_identifier(table))
+                c.set("table", None if table in qualifiers else exp.to_identifier(table, quoted=True))
     return e
+
+
+def key_of(e: exp.Expr) -> tuple[Any, ...]:
+    """A value that is the same for two expressions only if they mean the same; much sooner made than their texts.
+
+    >>> key_of(expression("(T.Day) + 1")) == key_of(expression("t.`day` + (1)"))
+    True
+    """
+    while isinstance(e, exp.Paren):
+        e = e.this
+    if isinstance(e, exp.Column):
+        return (exp.Column, *(p.name.lower() for p in e.parts))
+    if isinstance(e, exp.Literal):
+        return (exp.Literal, e.is_string, e.this)
+    found: list[Any] = [type(e)]
+    for name in sorted(e.args):
+        value = e.args[name]
+        if isinstance(value, list):
+            found += [(name, key_of(v) if isinstance(v, exp.Expr) else v) for v in value]
+        elif value is not None and value is not False:
+            found.append((name, key_of(value) if isinstance(value, exp.Expr) else value))
+    return tuple(found)
 
 
 def expression(text: str) -> exp.Expr:

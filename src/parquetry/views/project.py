@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from parquetry.model.distinct import FUNCTION as DISTINCT
+from parquetry.model.distinct import estimate_text
 from parquetry.model.types import arrow_type
 from parquetry.model.view import ROWS, ViewColumn, ViewSpec
 
@@ -30,6 +32,8 @@ def visible_rows(spec: ViewSpec, quote: Quote) -> str:
 
 def _visible(spec: ViewSpec, column: ViewColumn, quote: Quote, duck: bool) -> str:
     stored = [quote(s) for s in spec.stored(column)]
+    if column.function == DISTINCT:
+        return estimate_text(stored[0], duck=duck)
     if column.function == "avg":
         return average(column.type, stored[0], stored[1], duck=duck)
     return f"CASE WHEN {stored[1]} > 0 THEN {stored[0]} END" if len(stored) > 1 else stored[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parquetry import failpoints
@@ -12,18 +13,27 @@ from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.freshness import next_step, sources_of
 from parquetry.model.state import AddViewDelta, State, TableState
+from parquetry.model.view import ViewSpec
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.attempt import attempt, clean_up
-from parquetry.storage.delta_writer import new_delta_id, write_delta
+from parquetry.storage.delta_writer import (
+    Written,
+    WrittenFiles,
+    delta_directory,
+    new_delta_id,
+    write_delta,
+    write_files,
+)
 from parquetry.storage.failure import explain_failure
 from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
 from parquetry.views.changes import Step
-from parquetry.views.classes import initial_values, plan_class
+from parquetry.views.classes import ViewClass, initial_values, plan_class
 from parquetry.views.normalize import quoted
+from parquetry.views.skew import Cluster, between, cluster
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 LEASE_S = 60.0
 _TASK_BYTES = 64 << 20
@@ -49,37 +59,22 @@ def refresh(
             failpoints.reach("view.start")
             try:
                 _check_files(store, deltas)
-                spec, session = view.view.spec, private_session(spark)
-                step = Step(session, store, state, spec, view.view.built, until)
-                how = plan_class(view, sources_of(state, view)[0], deltas, store)
-                if how.number < 3:
-                    # The file is one partition, so its rows come in order.
-                    session.conf.set("spark.sql.files.maxPartitionBytes", str(1 << 40))
-                    session.conf.set("spark.sql.files.minPartitionNum", "1")
-                made = step.frame() if how.number == 3 else initial_values(spec, view, step.rows_in_order())
-                frame = made.select(*[quoted(n) for n in view.schema.names]).selectExpr("*", f"0L AS {ORDER}")
-                tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES) if how.number == 3 else 1
-                written = write_delta(
-                    with_blocks(frame, view.layout),
-                    store=store,
-                    table_id=view.table_id,
-                    delta_id=delta_id,
-                    schema=view.schema,
-                    schema_id=view.schema_id,
-                    layout_id=view.layout_id,
-                    blocks=blocks_of(view.layout),
-                    describe=descriptor_of(view.layout, view.settings),
-                    settings=view.settings,
-                    tasks=1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism),
-                    times=(min(d.t_lo for d in deltas), until),
-                    sorted_by=how.shared if how.number < 3 else None,
-                )
+                source = sources_of(state, view)[0]
+                how = plan_class(view, source, deltas, store)
+                work = RefreshWork(spark, store, state, view, until, delta_id, how, source.schema.key[: how.shared])
+                written = work.write(deltas)
                 failpoints.reach("view.before_commit")
                 catalog.commit(
                     [AddViewDelta(view.table_id, view.view.built, until, written.delta)],
                     kind="refresh view",
                     lease=kept.lease,
-                    detail={"view": view.name, "t": until, "rows": _rows(written.delta), "class": how.number},
+                    detail={
+                        "view": view.name,
+                        "t": until,
+                        "rows": _rows(written.delta),
+                        "class": how.number,
+                        "why": how.why,
+                    },
                 )
             except BaseException as e:
                 clean_up(catalog, store, view.table_id, delta_id)
@@ -88,6 +83,85 @@ def refresh(
                 raise explain_failure(e, view.name) from e
             failpoints.reach("view.committed")
     return True
+
+
+@dataclass(frozen=True)
+class RefreshWork:
+    """One refresh that is under way. ``prefix`` are the leading key columns that the view shares with its table."""
+
+    spark: SparkSession
+    store: Store
+    state: State
+    view: TableState
+    until: int
+    delta_id: str
+    how: ViewClass
+    prefix: tuple[str, ...]
+
+    def write(self, deltas: Sequence[Delta]) -> Written:
+        """The view's delta; heavy clusters are written by tasks of their own, beside the stream."""
+        tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
+        tasks = 1 if tasks <= 1 else max(tasks, self.spark.sparkContext.defaultParallelism)
+        kept = [f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)).files]
+        view = self.view
+        return write_delta(
+            with_blocks(self._stored(self.streamed() if self.how.number < 3 else self.shuffled()), view.layout),
+            store=self.store,
+            table_id=view.table_id,
+            delta_id=self.delta_id,
+            schema=view.schema,
+            schema_id=view.schema_id,
+            layout_id=view.layout_id,
+            blocks=blocks_of(view.layout),
+            describe=descriptor_of(view.layout, view.settings),
+            settings=view.settings,
+            tasks=tasks if self.how.number == 3 else 1,
+            times=(min(d.t_lo for d in deltas), self.until),
+            kept=kept,
+            sorted_by=self.how.shared if self.how.number < 3 else None,
+        )
+
+    def shuffled(self, only: Column | None = None) -> DataFrame:
+        """The groups, aggregated before and after Spark deals them out by the view's key."""
+        return self._step(private_session(self.spark), only).frame()
+
+    def streamed(self) -> DataFrame:
+        """Every row as a group of its own, in the order of the file; one partition for each stretch without skew."""
+        session = private_session(self.spark)
+        # The file is one partition, so its rows come in order.
+        session.conf.set("spark.sql.files.maxPartitionBytes", str(1 << 40))
+        session.conf.set("spark.sql.files.minPartitionNum", "1")
+        stretches = between(self.prefix, self.how.heavy) if self.how.heavy else [None]
+        return _union([initial_values(self.spec, self.view, self._step(session, s).rows_in_order()) for s in stretches])
+
+    def _cut_up(self, heavy: Cluster, tasks: int) -> WrittenFiles:
+        return write_files(
+            self._stored(self.shuffled(cluster(self.prefix, heavy))),
+            store=self.store,
+            directory=delta_directory(self.view.table_id, self.delta_id),
+            schema=self.view.schema,
+            settings=self.view.settings,
+            tasks=tasks,
+        )
+
+    @property
+    def spec(self) -> ViewSpec:
+        assert self.view.view is not None
+        return self.view.view.spec
+
+    def _step(self, session: SparkSession, only: Column | None) -> Step:
+        assert self.view.view is not None
+        return Step(session, self.store, self.state, self.spec, self.view.view.built, self.until, only)
+
+    def _stored(self, made: DataFrame) -> DataFrame:
+        return made.select(*[quoted(n) for n in self.view.schema.names]).selectExpr("*", f"0L AS {ORDER}")
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    first, *more = frames
+    for f in more:
+        first = first.unionAll(f)
+    return first
 
 
 def _check_files(store: Store, deltas: Sequence[Delta]) -> None:

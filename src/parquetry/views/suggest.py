@@ -1,26 +1,30 @@
-"""Which views a log of queries asks for: a lattice of group-by sets, chosen greedily by benefit per cost.
+"""Which views a log of queries asks for: candidates from a lattice of group-by sets, with what each would save.
 
 A candidate is what one query, or several together, group and filter by, with all their aggregates. Its size is
-estimated from a sample of the table. Each step takes the candidate that saves the queries most rows beyond those that
-have to be written to keep it up, given the views taken before (NA-02, NA-38).
+estimated from a sample of the table; its benefit are the rows that queries save beyond those that have to be written to
+keep it up (NA-02, NA-38).
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from sqlglot import exp
 
 from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
-from parquetry.views.match import Asked, NoMatch, take_apart
-from parquetry.views.normalize import text_of
+from parquetry.views.asked import Asked, NoMatch, owner_of, take_apart
+from parquetry.views.choose import choose
+from parquetry.views.define import AGGREGATES
 from parquetry.workload.sql_text import parse_query
 
 _MOST_SHAPES = 30  # the most frequent shapes of the log, which candidates are made from
 _LEAST_REDUCTION = 10  # a joined candidate has at most a tenth of the table's rows
+_ROW_GROUP = 122_880.0  # rows: the least that a query reads of a view that has more
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,13 @@ class Shape:
 
     groups: frozenset[str]
     aggregates: frozenset[tuple[str, str]]
+    fixed: frozenset[str] = frozenset()  # groups of which the query wants one value
 
     def covers(self, other: Shape) -> bool:
         return other.groups <= self.groups and other.aggregates <= self.aggregates
 
     def __or__(self, other: Shape) -> Shape:
-        return Shape(self.groups | other.groups, self.aggregates | other.aggregates)
+        return Shape(self.groups | other.groups, self.aggregates | other.aggregates, self.fixed | other.fixed)
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,8 @@ class Suggested:
 def shape_of(sql: str, schema: TableSchema) -> Shape | None:
     """The shape of a logged query; None when no view could answer it."""
     try:
-        asked = take_apart(parse_query(sql), schema)
-        return _shape(asked)
+        query = parse_query(sql)
+        return _shape(take_apart(query, {t.name.lower(): (0, schema) for t in query.find_all(exp.Table)}))
     except (ParquetryError, NoMatch):
         return None
 
@@ -86,15 +91,24 @@ def _shape(asked: Asked) -> Shape | None:
                 return None
             aggregates |= found
         outside.append(part.transform(lambda n: exp.Null() if isinstance(n, exp.AggFunc) else n))
-    groups = {text_of(asked.normal(g)) for g in asked.groups}
-    names = {n.lower() for n in asked.base.names}
+    groups = {asked.text(g) for g in asked.groups}
     for part in outside:
         for c in part.find_all(exp.Column):
-            name = c.name.lower()
-            inside = any(text_of(asked.normal(p)) in groups for p in _above(c))
-            if name in names and not inside and not (name in asked.aliases and not c.table):
-                groups.add(name)
-    return Shape(frozenset(groups), frozenset(aggregates)) if groups else None
+            inside = any(asked.text(p) in groups for p in _above(c))
+            if owner_of(c) is not None and not inside:
+                groups.add(asked.text(c))
+    return Shape(frozenset(groups), frozenset(aggregates), frozenset(_fixed(asked)) & groups) if groups else None
+
+
+def _fixed(asked: Asked) -> set[str]:
+    """The expressions that the query compares with one constant."""
+    found = set()
+    for c in asked.where:
+        if isinstance(c, exp.EQ):
+            sides = c.unnest_operands()
+            constant = [not s.find(exp.Column) for s in sides]
+            found |= {asked.text(s) for s, fixed in zip(sides, constant, strict=True) if not fixed and any(constant)}
+    return found
 
 
 def _above(c: exp.Expr) -> list[exp.Expr]:
@@ -107,11 +121,11 @@ def _above(c: exp.Expr) -> list[exp.Expr]:
 
 
 def _kept(asked: Asked, call: exp.AggFunc) -> set[tuple[str, str]] | None:
-    function = {exp.Sum: "sum", exp.Count: "count", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}.get(type(call))
-    if function is None or isinstance(call.this, exp.Distinct):
+    function = AGGREGATES.get(type(call))
+    if function is None or isinstance(call.this, exp.Distinct) or call.args.get("accuracy"):
         return None
     whole = function == "count" and isinstance(call.this, exp.Star | exp.Literal)
-    return {(function, "*" if whole else text_of(asked.normal(call.this)))}
+    return {(function, "*" if whole else asked.text(call.this))}
 
 
 def suggest(
@@ -123,8 +137,7 @@ def suggest(
 ) -> list[Suggestion]:
     """At most ``most`` views for queries of these shapes over a table of ``rows`` rows.
 
-    ``estimate`` gives the number of groups of a set of grouping expressions. A view that saves less than a
-    fifth of what its queries read is not worth its keep.
+    ``estimate`` gives the number of groups of a set of grouping expressions.
     """
     asked = Counter(shapes)
     sizes: dict[frozenset[str], float] = {}
@@ -134,31 +147,52 @@ def suggest(
             sizes[groups] = min(float(rows), max(1.0, estimate(groups)))
         return sizes[groups]
 
-    candidates = _candidates(asked, size, rows)
-    cost = {s: float(rows) for s in asked}  # rows that a query of this shape reads now
-    chosen: list[Suggestion] = []
-    while len(chosen) < most:
-        best: tuple[float, Shape] | None = None
-        for c in candidates:
-            saved = sum(n * max(0.0, cost[s] - size(c.groups)) for s, n in asked.items() if c.covers(s))
-            saved -= size(c.groups)
-            if saved > 0 and (best is None or saved > best[0]):
-                best = (saved, c)
-        if best is None:
-            break
-        shape = best[1]
-        mine = [s for s in asked if shape.covers(s) and cost[s] > size(shape.groups)]
-        before = sum(int(cost[s]) * asked[s] for s in mine)
-        after = sum(int(size(shape.groups)) * asked[s] for s in mine)
-        if after > before * 0.8:
-            break
-        for s in mine:
-            cost[s] = size(shape.groups)
-        name = f"{table}_by_{'_'.join(sorted(_word(g) for g in shape.groups))}"[:100]
-        name = name if name not in {c.name for c in chosen} else f"{name}_{len(chosen)}"
-        count = sum(asked[s] for s in mine)
-        chosen.append(Suggestion(name, _definition(table, shape), shape, int(size(shape.groups)), count, before, after))
-    return chosen
+    kinds, weights = list(asked), np.array(list(asked.values()), float)
+    candidates = [_Candidate.of(c, asked, size) for c in _candidates(asked, size, rows)]
+    if not candidates:
+        return []
+    reads = np.array([[c.reads(s, size) for s in kinds] for c in candidates])
+    cost = np.full(len(kinds), float(rows))
+    found: list[Suggestion] = []
+    for i in choose(reads, weights, float(rows), np.array([c.rows for c in candidates]), most):
+        c, mine = candidates[i], reads[i] < cost
+        before, after = (int((x[mine] * weights[mine]).sum()) for x in (cost, reads[i]))
+        cost = np.minimum(cost, reads[i])
+        name = f"{table}_by_{'_'.join(sorted(_word(g) for g in c.shape.groups))}"[:100]
+        name = name if name not in {f.name for f in found} else f"{name}_{len(found)}"
+        sql = _definition(table, c.shape, c.order)
+        found.append(Suggestion(name, sql, c.shape, int(c.rows), int(weights[mine].sum()), before, after))
+    return found
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A possible view: its groups in the order of its key, and how many of them it would have."""
+
+    shape: Shape
+    order: tuple[str, ...]
+    rows: float
+
+    @classmethod
+    def of(cls, shape: Shape, asked: Counter[Shape], size: Callable[[frozenset[str]], float]) -> _Candidate:
+        """What its queries ask for one value of comes first: they find it in one place."""
+        fixed = Counter[str]()
+        for s, n in asked.items():
+            if shape.covers(s):
+                fixed.update(dict.fromkeys(s.fixed, n))
+        order = sorted(shape.groups, key=lambda g: (-fixed[g], size(frozenset([g])), g))
+        return cls(shape, tuple(order), size(shape.groups))
+
+    def reads(self, s: Shape, size: Callable[[frozenset[str]], float]) -> float:
+        """The rows that a query of this shape reads here: at least a row group of those that it asks for."""
+        if not self.shape.covers(s):
+            return math.inf
+        share = 1.0
+        for g in self.order:
+            if g not in s.fixed:
+                break
+            share /= size(frozenset([g]))
+        return max(self.rows * share, min(self.rows, _ROW_GROUP))
 
 
 def _candidates(asked: Counter[Shape], size: Callable[[frozenset[str]], float], rows: int) -> list[Shape]:
@@ -187,8 +221,7 @@ def _nearest(wide: Shape, left: Sequence[Shape], size: Callable[[frozenset[str]]
     return min(left, key=lambda s: size((wide | s).groups))
 
 
-def _definition(table: str, shape: Shape) -> str:
-    groups = sorted(shape.groups)
+def _definition(table: str, shape: Shape, groups: Sequence[str]) -> str:
     listed = [g if g.isidentifier() else f"{g} AS {_word(g)}" for g in groups]
     counted = shape.aggregates | {("count", "*")}
     listed += [f"{f}({a}) AS {f}_{'rows' if a == '*' else _word(a)}" for f, a in sorted(counted)]

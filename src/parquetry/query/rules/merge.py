@@ -21,7 +21,7 @@ def choose_merge(plan: Plan) -> Plan:
         lazily, why = False, "the query is not a plain aggregate over one table"
         if t.state.view is not None and t.state.view.spec.hides_rows:
             why = "a later delta may say that a group is gone"
-        elif isinstance(plan.bound.local, LocalPlan):
+        elif isinstance(plan.bound.local, LocalPlan) and t.state.table_id not in plan.bound.local.joined_ids:
             lazily, why = plan.bound.local.can_skip_merge(schema)
         if lazily and NAME not in plan.off:
             plan = plan.decide(NAME, f"{name}: not merged, {len(t.deltas)} deltas aggregate together", why)

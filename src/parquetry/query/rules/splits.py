@@ -85,6 +85,8 @@ def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | 
     local = plan.bound.local
     if isinstance(local, Refusal):
         return local
+    if local.joined:
+        return Refusal("it joins tables")
     (t,) = plan.tables.values()
     if t.stored:
         return Refusal("a view answers it")

@@ -1,122 +1,162 @@
-"""Answers a query from the cheapest view that can, instead of from its table (NA-46, 3.2-10)."""
+"""Answers a query from the cheapest view that can, instead of from its tables (NA-46, 3.2-10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from parquetry.errors import ParquetryError
-from parquetry.model.freshness import ready, views_over
-from parquetry.model.state import TableState
-from parquetry.query.bind import BoundQuery, bind
-from parquetry.query.local_plan import LocalPlan
-from parquetry.query.plan import Plan, TablePlan
+from parquetry.model.schema import TableSchema
+from parquetry.query.bind import BoundQuery, TableRef, table_refs
+from parquetry.query.local_plan import LocalPlan, Refusal
+from parquetry.query.plan import Decision, Plan, TablePlan
+from parquetry.query.snapshot import ViewOver
 from parquetry.query.view_plan import plan_over_view
-from parquetry.views.match import Asked, Match, NoMatch, match_view, take_apart
-from parquetry.workload.sql_text import parse_query
+from parquetry.views.asked import Asked, NoMatch, shown, take_apart, written
+from parquetry.views.match import Match, as_text, match_view
+from parquetry.views.normalize import text_of
+from parquetry.workload.predicates import predicate
+from parquetry.workload.simplify import both
 
 NAME = "views"
 _PRICED = 3  # matching views, the smallest ones, whose cost is looked up in the index
 
+Price = Callable[[Plan], Plan]
+"""Completes a plan as far as its cost is known from the index: merged or not, and pruned."""
 
-def choose_view(plan: Plan, price: Callable[[Plan], Plan]) -> Plan:
-    """The plan over the view with the fewest rows to read, when that is fewer than over the table; else ``plan``.
 
-    ``price`` completes a plan as far as its cost is known from the index: merged or not, and pruned.
+@dataclass(frozen=True)
+class _Candidate:
+    match: Match
+    rows: int  # to read
+
+
+def choose_view(plan: Plan, price: Price) -> Plan:
+    """The query over the view with the fewest rows to read, when those are fewer than the tables'; else as it is.
+
+    Either way the plan is priced.
     """
-    if len(plan.tables) != 1:
-        return plan
-    (table,) = (t.state for t in plan.tables.values())
-    views = views_over(plan.snapshot.state, table)
+    tables = [t.state for t in plan.tables.values()]
+    views = list(dict.fromkeys(v for t in tables for v in plan.snapshot.views_over(t)))
     if not views:
-        return plan
+        return price(plan)
+    itself = "the table itself" if len(tables) == 1 else "the tables themselves"
     if NAME in plan.off:
-        return plan.decide(NAME, "the table itself", f"rule '{NAME}' is off")
+        return price(plan.decide(NAME, itself, f"rule '{NAME}' is off"))
     try:
-        asked = take_apart(parse_query(plan.bound.sql), table.readable)
-        names = _names(plan.bound, asked)
+        named = {t.name.lower(): (t.table_id, t.readable) for t in tables}
+        assert plan.bound.tree is not None
+        asked = take_apart(plan.bound.tree, named)
     except NoMatch as e:
-        return plan.decide(NAME, "the table itself", str(e))
-    found: list[Match] = []
-    refused: list[tuple[str, str]] = []
-    for view in views:
-        try:
-            found.append(match_view(asked, _checked(plan, view)))
-        except NoMatch as e:
-            refused.append((view.name, str(e)))
-    matched: list[tuple[int, Plan, TableState]] = []
-    larger: list[tuple[str, str]] = []
-    for i, match in enumerate(sorted(found, key=lambda m: _stored_rows(m.view))):
-        if i >= _PRICED:
-            larger.append((match.view.name, f"{_stored_rows(match.view):,} rows, more than other views that match"))
+        return price(plan.decide(NAME, itself, str(e)))
+    found, told = _matches(asked, views)
+    own = price(plan)
+    if not found:
+        return _told(plan, own, told)
+    candidates = [_Candidate(m, v.rows if v.whole else _rows(price(_read_by(plan, m)))) for v, m in found[:_PRICED]]
+    candidates.sort(key=lambda c: (c.rows, c.match.view.name))
+    least = _rows(own)
+    chosen: tuple[_Candidate, Plan] | None = None
+    for c in candidates:
+        if chosen is not None or c.rows >= least:
+            other = f"{chosen[0].match.view.name} has {chosen[0].rows:,}" if chosen else f"{itself} {least:,}"
+            why = f"{c.rows:,} rows to read, {other}"
+            told.append(Decision(NAME, f"matched, not chosen: {c.match.view.name}", why))
             continue
         try:
-            candidate = price(_over(plan, match, names))
-            matched.append((_rows(candidate), candidate, match.view))
+            chosen = c, _over(plan, c.match)
+            why = f"{c.rows:,} rows to read instead of {least:,}"
+            told.insert(0, Decision(NAME, f"chosen: {c.match.view.name}", why))
         except NoMatch as e:
-            refused.append((match.view.name, str(e)))
-    own = _rows(price(plan)) if matched else 0
-    matched.sort(key=lambda m: (m[0], m[1].bytes_estimate, m[2].name))
-    chosen = matched[0] if matched and matched[0][0] < own else None
-    base = plan if chosen is None else _over_of(plan, chosen[1])
-    if chosen is not None:
-        base = base.decide(NAME, f"chosen: {chosen[2].name}", f"{chosen[0]:,} rows to read instead of {own:,}")
-    for rows, _, view in matched:
-        if chosen is None or view is not chosen[2]:
-            other = f"{chosen[2].name} has {chosen[0]:,}" if chosen else f"{table.name} has {own:,}"
-            base = base.decide(NAME, f"matched, not chosen: {view.name}", f"{rows:,} rows to read, {other}")
-    for name, why in larger:
-        base = base.decide(NAME, f"matched, not chosen: {name}", why)
-    for name, why in refused:
-        base = base.decide(NAME, f"not matched: {name}", why)
-    return base
+            told.append(Decision(NAME, f"not matched: {c.match.view.name}", str(e)))
+    for v, _ in found[_PRICED:]:
+        why = f"{v.rows:,} rows, more than others that match"
+        told.append(Decision(NAME, f"matched, not chosen: {v.view.name}", why))
+    if chosen is None:
+        return _told(plan, own, told)
+    return price(replace(chosen[1], decisions=(*plan.decisions, *told)))
 
 
-def _checked(plan: Plan, view: TableState) -> TableState:
-    if not ready(plan.snapshot.state, view):
-        raise NoMatch("it is still being filled")
-    return view
+def _matches(asked: Asked, views: Sequence[ViewOver]) -> tuple[list[tuple[ViewOver, Match]], list[Decision]]:
+    """The views that can answer the query, the smallest first, and why others cannot."""
+    found, told = [], []
+    for v in views:
+        try:
+            if not v.ready:
+                raise NoMatch("it is still being filled")
+            found.append((v, match_view(asked, v.view)))
+        except NoMatch as e:
+            told.append(Decision(NAME, f"not matched: {v.view.name}", str(e)))
+    return sorted(found, key=lambda f: (f[0].rows, f[0].view.name)), told
 
 
-def _names(bound: BoundQuery, asked: Asked) -> list[str]:
+def _told(plan: Plan, priced: Plan, told: Sequence[Decision]) -> Plan:
+    """The priced plan, in which these decisions come before those of pricing it."""
+    before = len(plan.decisions)
+    return replace(priced, decisions=(*plan.decisions, *told, *priced.decisions[before:]))
+
+
+def _read_by(plan: Plan, match: Match) -> Plan:
+    """What the query reads over the view, without what it makes of it: enough to price it."""
+    if match.others:
+        return _with_tables(plan, match, table_refs(match.source(), _schemas(plan, match)))
+    types = {c.name: c.type for c in match.view.schema.columns}
+    wanted = both([predicate(c, types) for c in match.conditions()])
+    return _with_tables(plan, match, (TableRef(match.view.name, match.view.name, (), wanted, ()),))
+
+
+def _over(plan: Plan, match: Match) -> Plan:
+    """The plan of the rewritten query, not yet merged or pruned."""
+    local = plan_over_view(match, plan.bound.sql)
+    if isinstance(local, Refusal) and isinstance(plan.bound.local, LocalPlan):
+        raise NoMatch(f"only Spark can read the answer from it: {local.reason}")
+    names = _names(local, match.asked)
+    if isinstance(local, LocalPlan):
+        refs = tuple(_with_columns(r, match, local) for r in table_refs(match.source(), _schemas(plan, match)))
+    else:
+        refs = table_refs(match.rewrite(names), _schemas(plan, match))
+    bound = BoundQuery(lambda: as_text(match.rewrite(names)), refs, local)
+    return replace(_with_tables(plan, match, refs), bound=bound, view=match.view.name, asked=plan.bound)
+
+
+def _with_columns(ref: TableRef, match: Match, local: LocalPlan) -> TableRef:
+    """The reference with the columns that the local plan reads."""
+    if ref.table == match.view.name:
+        return replace(ref, columns=local.columns)
+    (other,) = (s for s in match.others if s.table.lower() == ref.table.lower())
+    (joined,) = (j for j in local.joined if j.table_id == other.table_id)
+    return replace(ref, columns=tuple(c for c, _ in joined.columns))
+
+
+def _with_tables(plan: Plan, match: Match, refs: tuple[TableRef, ...]) -> Plan:
+    view = match.view
+    own = tuple(r for r in refs if r.table == view.name)
+    tables = {view.name: TablePlan(view, plan.snapshot.deltas(view), own, stored=True)}
+    for name, t in plan.tables.items():
+        if t.state.table_id not in match.known.tables:
+            tables[name] = replace(t, refs=tuple(r for r in refs if r.table == name))
+    return replace(plan, tables=tables)
+
+
+def _schemas(plan: Plan, match: Match) -> dict[str, TableSchema]:
+    others = {n: t.state.readable for n, t in plan.tables.items() if t.state.table_id not in match.known.tables}
+    return {match.view.name: match.view.schema, **others}
+
+
+def _names(local: LocalPlan | Refusal, asked: Asked) -> list[str]:
     """What Spark calls the columns of the query's answer."""
-    if isinstance(bound.local, LocalPlan):
-        return list(bound.local.schema.names)
+    if isinstance(local, LocalPlan):
+        return list(local.schema.names)
     names = []
     for alias, e in asked.items:
-        if alias is None and not isinstance(e, exp.Column):
-            raise NoMatch(f"Spark's name for the column {e.sql('spark')[:60]} is not certain; give it an alias")
-        names.append(alias or e.name)
+        if alias is not None:
+            names.append(alias)
+        elif isinstance(e, exp.Column):
+            names.append(written(e))
+        else:
+            raise NoMatch(f"Spark's name for the column {shown(text_of(e))[:60]} is not certain; give it an alias")
     return names
-
-
-def _over(plan: Plan, match: Match, names: list[str]) -> Plan:
-    """The plan of the rewritten query, not yet merged or pruned."""
-    view = match.view
-    (table,) = plan.tables
-    rewritten = match.rewrite(names)
-    try:
-        refs = bind(rewritten, {view.name: view.schema}).refs
-    except ParquetryError as e:
-        raise NoMatch(f"the rewritten query cannot be bound: {e}") from e
-    bound = BoundQuery(rewritten, refs, plan_over_view(match, table, plan.bound.sql))
-    reading = TablePlan(view, plan.snapshot.deltas(view), refs, stored=True)
-    return replace(plan, bound=bound, tables={view.name: reading}, view=view.name, asked=plan.bound)
-
-
-def _over_of(plan: Plan, candidate: Plan) -> Plan:
-    """``plan`` with the candidate's query and table, and none of what pricing decided."""
-    (t,) = candidate.tables.values()
-    fresh = TablePlan(t.state, t.deltas, t.refs, stored=True)
-    return replace(
-        plan, bound=candidate.bound, tables={t.state.name: fresh}, view=candidate.view, asked=candidate.asked
-    )
-
-
-def _stored_rows(view: TableState) -> int:
-    return sum(d.rows for d in view.deltas)
 
 
 def _rows(plan: Plan) -> int:
