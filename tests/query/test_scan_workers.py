@@ -203,3 +203,14 @@ def test_answers_hold_while_data_comes_in(spark: SparkSession, tmp_path: Path) -
         finally:
             stop.set()
             writer.join()
+
+
+def test_a_column_with_duckdbs_name_for_row_numbers_is_just_a_column(tmp_path: Path, spark: SparkSession) -> None:
+    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+        wh.create_table("t", "file_row_number bigint not null, v bigint", ["file_row_number"], settings=SMALL)
+        wh.ingest("t", pa.table({"file_row_number": range(1000, 2000), "v": range(1000)}))
+        wh.maintain()
+        sql = "SELECT sum(v) AS s, count(*) AS n FROM t WHERE file_row_number BETWEEN 1500 AND 1509"
+        expected = [{"s": sum(range(500, 510)), "n": 10}]
+        assert wh.sql(sql, executor="spark", splits=3).rows() == expected
+        assert wh.sql(sql, executor="local").rows() == expected

@@ -18,7 +18,7 @@ import pyarrow as pa
 from parquetry.model.distinct import SKETCH_TYPE
 from parquetry.query.plan import TablePlan
 from parquetry.storage.merge import ORDER, quote
-from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups
 from parquetry.storage.store import Store
 
 NAME = "pick_row_groups"
@@ -27,7 +27,6 @@ NAME = "pick_row_groups"
 _FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.01, 0.6e-5
 _NUMBERED_PER_FILE = 0.4
 _MOST_NUMBERED = 32  # files that are read one by one, and ranges of rows in all of them
-_ROW_NUMBER = "file_row_number"  # DuckDB's name for it
 _PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 1.0, 0.1, 0.08, 2.8e-5
 
 
@@ -100,13 +99,13 @@ def _reading(urls: Iterable[str], options: str = "") -> str:
 
 
 def _numbered(url: str, ranges: Sequence[tuple[int, int]]) -> str:
-    within = " OR ".join(f"{_ROW_NUMBER} BETWEEN {a} AND {b}" for a, b in ranges)
-    return f"{_reading([url], f', {_ROW_NUMBER} = true')} WHERE {within}"
+    within = " OR ".join(f"{ROW_NUMBER} BETWEEN {a} AND {b}" for a, b in ranges)
+    return f"{_reading([url], f', {ROW_NUMBER} = true')} WHERE {within}"
 
 
 def _numbering_pays(t: TablePlan, columns: int) -> bool:
     """Whether it is worth its while to say which rows DuckDB shall read, beyond what it finds out by min/max."""
-    if t.index is None or t.keep is None or _ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
+    if t.index is None or t.keep is None or ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
         return False
     spared = _FILES_PER_VALUE * (t.rows_by_statistics - t.rows) * columns
     return t.groups_read <= _MOST_NUMBERED and spared > _NUMBERED_PER_FILE * len(t.files)

@@ -17,7 +17,7 @@ from parquetry.model.schema import TableSchema
 from parquetry.splits.assignment import DeltaPart, Edge, FilePart, RowRange, SplitTask
 from parquetry.splits.boundary import columns_in
 from parquetry.storage.merge import ORDER, quote
-from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups
 from parquetry.storage.store import Store
 
 
@@ -49,7 +49,7 @@ def rows_of(task: SplitTask, table: StoredTable) -> tuple[str, int]:
             rows = rows_inside(file, part, task, table)
             if rows:
                 count += sum(b - a for a, b in rows)
-                within = " OR ".join(f"file_row_number BETWEEN {a} AND {b - 1}" for a, b in rows)
+                within = " OR ".join(f"{ROW_NUMBER} BETWEEN {a} AND {b - 1}" for a, b in rows)
                 selects.append(f"SELECT {columns} FROM {_reading([file.path], table, numbered=True)} WHERE {within}")
         if whole:
             selects.append(f"SELECT {columns} FROM {_reading(whole, table, numbered=False)}")
@@ -118,4 +118,4 @@ def _columns(part: DeltaPart, table: StoredTable) -> str:
 def _reading(paths: Sequence[str], table: StoredTable, *, numbered: bool) -> str:
     listed = ", ".join("'" + table.store.url(p).replace("'", "''") + "'" for p in paths)
     # A folder above the warehouse may be called k=5: no reason to take 5 for the column k.
-    return f"read_parquet([{listed}], hive_partitioning = false, file_row_number = {str(numbered).lower()})"
+    return f"read_parquet([{listed}], hive_partitioning = false, {ROW_NUMBER} = {str(numbered).lower()})"

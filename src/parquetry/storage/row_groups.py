@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 from parquetry.storage.cache import METADATA
 from parquetry.storage.store import Store
 
+ROW_NUMBER = "file_row_number"
+"""What DuckDB calls the number of a row in its file, by which it skips row groups as well."""
 _CHUNK_WEIGHT = 300  # bytes that a footer takes in memory for one column chunk, with room
 
 

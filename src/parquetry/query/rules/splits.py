@@ -29,6 +29,7 @@ from parquetry.splits.delta_index import DeltaIndex
 from parquetry.splits.progressive import Precision, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
+from parquetry.storage.row_groups import ROW_NUMBER
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.storage.store import Store
 
@@ -96,6 +97,8 @@ def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | 
         return Refusal("it reads a view")
     if not store.local:
         return Refusal("workers read local storage roots only")
+    if ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
+        return Refusal(f"a column is called {ROW_NUMBER}, which workers call the number of a row in its file")
     if unsplittable := _mixed(t, t.index, t.keep):
         return Refusal(unsplittable)
     if asked is None and not _pays(plan):
