@@ -131,6 +131,7 @@ class RefreshWork:
         # The file is one partition, so its rows come in order.
         session.conf.set("spark.sql.files.maxPartitionBytes", str(1 << 40))
         session.conf.set("spark.sql.files.minPartitionNum", "1")
+        session.conf.set("spark.sql.unionOutputPartitioning", "false")  # else the stretches become one partition
         stretches = between(self.prefix, self.how.heavy) if self.how.heavy else [None]
         return _union([initial_values(self.spec, self.view, self._step(session, s).rows_in_order()) for s in stretches])
 

@@ -1,0 +1,216 @@
+"""The controller under a profile: slots, waiting for the target lag, bounds that follow the load, missed targets told.
+
+Refreshes are made here without Spark; leases, picking and commits are the real ones.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parquetry
+from parquetry.catalog import Catalog
+from parquetry.maintain import run
+from parquetry.maintain.pick import Refresh
+from parquetry.maintain.run import Maintainer
+from parquetry.model.freshness import next_step
+from parquetry.model.profile import PROFILES
+from parquetry.model.state import AddViewDelta, State, TableState
+from parquetry.warehouse import Warehouse
+from tests.views import without_spark
+from tests.views.random_views import DDL, rows
+
+VIEWS = {"v": "SELECT c, count(*) AS n FROM t GROUP BY c", "w": "SELECT g, count(*) AS n FROM t GROUP BY g"}
+
+
+@pytest.fixture
+def wh(tmp_path: Path) -> Iterator[Warehouse]:
+    """A table with two views that have all of it."""
+    with parquetry.connect(tmp_path / "wh") as opened:
+        opened.create_table("t", DDL, key=["k", "day"])
+        without_spark.ingest(opened, "t", rows(random.Random(1), 50), "first")
+        without_spark.publish(opened)
+        for name, sql in VIEWS.items():
+            without_spark.create_view(opened, name, sql)
+        without_spark.publish(opened)
+        yield opened
+
+
+class Refreshes:
+    """Stands for ``refresh``: takes the view's lease, waits for ``gate``, and commits that nothing changed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.running: set[str] = set()
+        self.most = 0
+        self.gate = threading.Event()
+        self.done = 0
+
+    def __call__(
+        self, catalog: Catalog, store: Any, spark: Any, state: State, view: TableState, until: int, holder: str
+    ) -> bool:
+        lease = catalog.acquire(f"refresh:{view.table_id}", holder, 30.0)
+        if lease is None:
+            return False
+        if not next_step(catalog.state(), catalog.state().table(view.name)):
+            catalog.release(lease)
+            return False
+        with self.lock:
+            self.running.add(view.name)
+            self.most = max(self.most, len(self.running))
+        self.gate.wait(20)
+        assert view.view is not None
+        catalog.commit([AddViewDelta(view.table_id, view.view.built, until, None)], kind="refresh view", lease=lease)
+        catalog.release(lease)
+        with self.lock:
+            self.running.discard(view.name)
+            self.done += 1
+        return True
+
+
+def maintainer(wh: Warehouse) -> Maintainer:
+    return Maintainer(wh.catalog, wh.store, lambda: None, lambda _: None, wh._engine.snapshots.take)  # type: ignore[arg-type, return-value]
+
+
+@contextmanager
+def watching(wh: Warehouse) -> Iterator[list[Any]]:
+    """The stages of a controller that runs beside the test."""
+    stop, stages = threading.Event(), []
+
+    def work() -> None:
+        stages.extend(maintainer(wh).watch(stop, 0.01))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield stages
+    finally:
+        stop.set()
+        thread.join(30)
+        assert not thread.is_alive(), "it stops when it is told to"
+
+
+def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.01)
+    return holds()
+
+
+@pytest.fixture
+def refreshes(monkeypatch: pytest.MonkeyPatch) -> Refreshes:
+    made = Refreshes()
+    monkeypatch.setattr(run, "refresh", made)
+    monkeypatch.setattr(run, "compact", lambda *_: False)  # as if another worker were on it
+    return made
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_as_many_stages_run_at_once_as_the_profile_has_slots(wh: Warehouse, refreshes: Refreshes, slots: int) -> None:
+    wh.set_profile("freshness", slots=slots)
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    with watching(wh):
+        assert until(lambda: len(refreshes.running) == slots)
+        time.sleep(0.2)
+        assert len(refreshes.running) == slots, "both views wait for a refresh, in no more than the slots"
+        refreshes.gate.set()
+        assert until(lambda: wh.catalog.state().qt == 2)
+    assert refreshes.most == slots
+
+
+def test_fewer_slots_take_effect_while_it_runs(wh: Warehouse, refreshes: Refreshes) -> None:
+    wh.set_profile("freshness", slots=2)
+    refreshes.gate.set()
+    with watching(wh):
+        without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+        assert until(lambda: wh.catalog.state().qt == 2)
+        wh.set_profile(slots=1)
+        time.sleep(0.1)
+        refreshes.gate.clear()
+        refreshes.most = 0
+        without_spark.ingest(wh, "t", rows(random.Random(3), 20), "third")
+        assert until(lambda: len(refreshes.running) == 1)
+        time.sleep(0.2)
+        refreshes.gate.set()
+        assert until(lambda: wh.catalog.state().qt == 3)
+    assert refreshes.most == 1
+
+
+def test_work_waits_until_half_of_the_target_lag_is_used_up(
+    wh: Warehouse, refreshes: Refreshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh.set_profile("speed", target_lag_s=600)
+    refreshes.gate.set()
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    since = wh.catalog.hidden_since(1)
+    assert since is not None
+    now = [since + 299.0]
+    monkeypatch.setattr(Catalog, "now", lambda self: now[0])
+    with watching(wh) as stages:
+        time.sleep(0.3)
+        assert stages == [], "299 s of 600 s: later is cheaper"
+        assert not wh.freshness()["late"]
+        now[0] = since + 301.0
+        assert until(lambda: wh.catalog.state().qt == 2)
+    assert {s.table for s in stages if isinstance(s, Refresh)} == {"v", "w"}
+
+
+def test_a_missed_target_is_told_and_queries_go_on(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    wh.set_profile("speed", target_lag_s=60)
+    before = wh.sql("SELECT count(*) AS n FROM t", executor="local").rows()
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    since = wh.catalog.hidden_since(1)
+    assert since is not None
+    monkeypatch.setattr(Catalog, "now", lambda self: since + 61.5)
+    told = wh.freshness()
+    assert (told["late"], told["lag_s"], told["target_lag_s"]) == (True, 61.5, 60)
+    assert told["blocked_by"].startswith("refresh v")
+    assert wh.sql("SELECT count(*) AS n FROM t", executor="local").rows() == before, "the data gets older, no error"
+
+
+def test_bounds_follow_what_queries_really_read(wh: Warehouse) -> None:
+    wh.create_table("u", DDL, key=["k"])
+    wh.set_profile("speed")
+    bound = PROFILES["speed"].max_query_deltas
+
+    def bounds() -> dict[str, int]:
+        return {t.name: t.settings.max_query_deltas for t in wh.catalog.state().tables.values()}
+
+    for _ in range(12):
+        wh.sql("SELECT c, count(*) AS n FROM t GROUP BY c", executor="local").arrow()
+    assert wh.sql("SELECT c, count(*) AS n FROM t GROUP BY c").plan.view == "v"
+    assert wh.tune() > 0
+    wanted = {"t": 2 * bound, "v": bound, "w": 4 * bound, "u": 4 * bound}
+    assert bounds() == wanted, "the view was read often; its table only while the test filled the views"
+    for _ in range(12):
+        wh.sql("SELECT k FROM u", executor="local").arrow()
+    assert wh.tune() == 1
+    assert bounds()["u"] == bound
+    assert wh.tune() == 0
+
+
+def test_the_controller_tunes_by_itself(wh: Warehouse, refreshes: Refreshes) -> None:
+    wh.set_profile("speed")
+    for _ in range(3):
+        wh.sql("SELECT k FROM t", executor="local").arrow()
+    wh.queries(1)
+    with watching(wh):
+        assert until(lambda: wh.catalog.state().table("t").settings.max_query_deltas == 16)
+
+
+def test_without_a_profile_work_starts_at_once_in_one_slot(wh: Warehouse, refreshes: Refreshes) -> None:
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    with watching(wh):
+        assert until(lambda: len(refreshes.running) == 1)
+        refreshes.gate.set()
+        assert until(lambda: wh.catalog.state().qt == 2)
+    assert refreshes.most == 1
