@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parquetry.model.schema import TableSchema
+from parquetry.views.choose import choose
 from parquetry.views.estimate import group_estimator
 from parquetry.views.suggest import Shape, shape_of, suggest
 
@@ -24,7 +28,7 @@ def product(groups: frozenset[str]) -> float:
 def test_a_shape_has_what_the_query_groups_filters_and_sums() -> None:
     sql = "SELECT day, sum(v) AS s, count(*) FROM t WHERE kind = 'a' GROUP BY day HAVING max(v) > 3 ORDER BY s"
     assert shape_of(sql, SCHEMA) == Shape(
-        frozenset({"day", "kind"}), frozenset({("sum", "v"), ("count", "*"), ("max", "v")})
+        frozenset({"day", "kind"}), frozenset({("sum", "v"), ("count", "*"), ("max", "v")}), frozenset({"kind"})
     )
 
 
@@ -48,8 +52,40 @@ def test_what_saves_most_comes_first_and_covers_several_queries() -> None:
     assert found[0].shape.covers(kind)
     assert found[0].queries >= 20
     assert all(s.rows_after < s.rows_before for s in found)
-    assert found[0].sql.endswith(f"FROM t GROUP BY {', '.join(sorted(found[0].shape.groups))}")
+    assert found[0].sql.endswith("FROM t GROUP BY kind, shop, day"), "few values first"
     assert len({s.name for s in found}) == len(found)
+
+
+def test_what_queries_want_one_value_of_comes_first_in_the_key() -> None:
+    one = Shape(frozenset({"day", "shop"}), frozenset({("sum", "v")}), frozenset({"day"}))
+    (found,) = suggest("t", [one] * 5, 1_000_000, product, 5)
+    assert found.sql.endswith("GROUP BY day, shop")
+    expression = shape_of("SELECT year(day), sum(v) FROM t WHERE 2020 = year(day) AND shop < 3 GROUP BY 1", SCHEMA)
+    assert expression is not None
+    assert expression.fixed == {"YEAR(day)"}
+
+
+def test_a_wide_view_gives_way_to_narrow_ones_where_there_is_room() -> None:
+    """Alone the wide one saves most; of two, each query's own."""
+    reads = np.array([[10.0, np.inf], [np.inf, 10.0], [500.0, 500.0]])
+    weights, upkeep = np.array([5.0, 5.0]), np.array([10.0, 10.0, 500.0])
+    assert choose(reads, weights, 10_000.0, upkeep, 1) == [2]
+    assert sorted(choose(reads, weights, 10_000.0, upkeep, 2)) == [0, 1]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4))
+def test_a_choice_is_never_worse_than_nothing_and_in_order_of_benefit(seed: int, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    reads = np.where(rng.random((7, 5)) < 0.5, np.inf, rng.integers(1, 1_000, (7, 5)).astype(float))
+    weights, upkeep = rng.integers(1, 9, 5).astype(float), rng.integers(0, 2_000, 7).astype(float)
+    chosen = choose(reads, weights, 1_000.0, upkeep, most)
+    assert len(chosen) == len(set(chosen)) <= most
+    best, saved = np.full(5, 1_000.0), []
+    for c in chosen:
+        saved.append((np.maximum(best - reads[c], 0) * weights).sum() - upkeep[c])
+        best = np.minimum(best, reads[c])
+    assert all(s > 0 for s in saved)
+    assert saved == sorted(saved, reverse=True)
 
 
 def test_a_view_as_large_as_its_table_is_never_suggested() -> None:

@@ -11,7 +11,7 @@ _MOST_SWAPS = 50
 def choose(reads: np.ndarray, weights: np.ndarray, without: float, upkeep: np.ndarray, most: int) -> list[int]:
     """At most ``most`` candidates, those that save most first.
 
-    ``reads[c, q]`` are the rows that query ``q`` reads with candidate ``c``, infinitely many if that does not answer it;
+    ``reads[c, q]`` are the rows that query ``q`` reads with candidate ``c``, infinitely many where that is no answer;
     ``weights`` how often queries were asked, ``without`` what they read with no view at all, and ``upkeep`` what it
     costs to keep a candidate.
     """
