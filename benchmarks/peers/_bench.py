@@ -42,15 +42,15 @@ class Bench:
     def note(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
-    def arms(self, wanted: Mapping[str, Sequence[str]], on_spark: bool = True) -> list[Arm]:
-        """The arms of a workload, which names the ways of storing for each peer; Parquetry's come first."""
+    def arms(self, wanted: Mapping[str, Sequence[str]]) -> list[Arm]:
+        """The arms of a workload, which names each peer's ways of storing; a quick run takes the first of them."""
         found = []
         for how in wanted["parquetry"]:
             found.append(Arm(OURS, "parquetry", self.ours, how, False))
-            if on_spark:
-                found.append(Arm(OURS_ON_SPARK, "parquetry", self.ours_on_spark, how, True, stores=False))
+            found.append(Arm(OURS_ON_SPARK, "parquetry", self.ours_on_spark, how, True, stores=False))
         for peer in PEERS:
-            for how in wanted.get(peer, ()) if peer in self.peers else ():
+            ways = wanted.get(peer, ()) if peer in self.peers else ()
+            for how in ways[:1] if self.quick else ways:
                 title = f"{TITLES[peer]}, {how}"
                 if peer == "spark":
                     here, there = self._spark.version, self.second_spark.versions()["spark"]

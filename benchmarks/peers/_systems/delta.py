@@ -12,6 +12,8 @@ SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A file's rows stay in the order of the curve, so that its row groups skip as well as it does.
     "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
+    # The log of a table with few files needs no fifty tasks per query.
+    "spark.databricks.delta.snapshotPartitions": "2",
 }
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _ROW_GROUPS = "parquet.block.row.count.limit"

@@ -44,10 +44,11 @@ class Iceberg:
         ingest_s = self.append(table, how, table.source)
         rows, size = self._spark.sql(f"SELECT sum(record_count), sum(file_size_in_bytes) FROM {name}.files").first()
         if not how.endswith(" default"):
-            # Row groups are cut by bytes before compression, which is checked every 100 rows or more.
+            # A row group is closed by its bytes, looked at every so many rows: with few bytes, after just these.
             groups = {
-                "write.parquet.row-group-size-bytes": str(size // max(1, rows // table.group_rows)),
-                "write.parquet.row-group-check-max-record-count": "100",
+                "write.parquet.row-group-size-bytes": str(table.group_rows),
+                "write.parquet.row-group-check-min-record-count": str(table.group_rows),
+                "write.parquet.row-group-check-max-record-count": str(table.group_rows),
             }
             self._spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({_quoted(groups)})")
         curve = ", ".join(_WHOLE + c if c in self._decimals(table) else c for c in table.filters)

@@ -22,7 +22,7 @@ ARMS = {
     "delta": ("liquid",),
     "iceberg": ("sort",),
     "duckdb": ("parquet", "own", "summaries"),
-    "clickhouse": ("mergetree", "views"),
+    "clickhouse": ("views", "mergetree"),
 }
 ROWS = 2_000_000  # per unit of scale
 SUMS = ("clicks", "views", "cost")

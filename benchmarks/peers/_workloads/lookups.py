@@ -16,7 +16,7 @@ from benchmarks.splits_spark import DAYS, LARGE, skewed_rows
 ARMS = {
     "parquetry": ("key",),
     "spark": ("sorted",),
-    "delta": ("zorder", "liquid"),
+    "delta": ("liquid", "zorder"),
     "iceberg": ("sort",),
     "duckdb": ("parquet", "own"),
     "clickhouse": ("mergetree",),

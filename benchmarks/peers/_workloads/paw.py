@@ -18,8 +18,8 @@ from parquetry.maintain.relayout import RelayoutOptions
 ARMS = {
     "parquetry": ("paw",),
     "spark": ("sorted",),
-    "delta": ("zorder", "liquid", "liquid default"),
-    "iceberg": ("sort", "zorder", "hilbert", "hilbert default"),
+    "delta": ("liquid", "zorder", "liquid default"),
+    "iceberg": ("hilbert", "zorder", "sort", "hilbert default"),
     "duckdb": ("parquet", "own"),
     "clickhouse": ("mergetree",),
 }
