@@ -78,6 +78,30 @@ def test_random_queries_answer_the_same_with_and_without_views(filled: tuple[War
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT c, count(*) AS g FROM t GROUP BY c ORDER BY g DESC, c",
+        "SELECT c, count(*) AS g FROM t GROUP BY c ORDER BY 0 - g, t.c LIMIT 2",
+        "SELECT g, c AS c, count(*) AS n FROM t GROUP BY g, c ORDER BY c DESC, g",
+    ],
+)
+def test_order_by_looks_among_outputs_first(filled: tuple[Warehouse, list[str]], sql: str) -> None:
+    wh, _ = filled
+    assert wh.sql(sql).plan.view is not None
+    assert wh.sql(sql, executor="local").arrow().equals(wh.sql(sql, executor="local", off=["views"]).arrow())
+
+
+def test_a_name_with_two_meanings_in_having_is_left_to_the_table(filled: tuple[Warehouse, list[str]]) -> None:
+    wh, _ = filled
+    for sql in (
+        "SELECT c, count(*) AS g FROM t GROUP BY c HAVING g > 2",
+        "SELECT c, count(*) AS g FROM t GROUP BY c ORDER BY sum(g)",
+    ):
+        told = [d.why for d in wh.sql(sql).plan.decisions if d.rule == "views"]
+        assert told == ["the name g is both a column and an alias"]
+
+
+@pytest.mark.parametrize(
     ("sql", "why"),
     [
         ("SELECT g, stddev(v) AS s FROM t GROUP BY g", "cannot be made"),

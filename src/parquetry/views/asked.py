@@ -145,8 +145,10 @@ def take_apart(query: exp.Query, tables: Mapping[str, tuple[int, TableSchema]]) 
         if isinstance(e.unalias(), exp.Star) or e.find(exp.Star) and not e.find(exp.Count):
             raise NoMatch("the query returns rows; a view holds groups")
     sources = _sources(query, tables)
+    outputs = _outputs_in_order(query)
     for c in list(query.find_all(exp.Column)):
-        _name(c, sources)
+        if id(c) not in outputs:
+            _name(c, sources)
     items = [(e.alias if isinstance(e, exp.Alias) else None, e.unalias()) for e in query.expressions]
     aliases = {a.lower(): e for a, e in items if a is not None}
     groups = _groups(query, items, aliases)
@@ -182,6 +184,17 @@ def _sources(query: exp.Select, tables: Mapping[str, tuple[int, TableSchema]]) -
             raise NoMatch("the query joins a table with itself")
         found.append(Source(table_id, item.name, item.alias or item.name, schema))
     return tuple(found)
+
+
+def _outputs_in_order(query: exp.Select) -> set[int]:
+    """The columns of ORDER BY that name an output: there Spark looks among outputs first."""
+    order = query.args.get("order")
+    aliases = {e.alias.lower() for e in query.expressions if isinstance(e, exp.Alias)}
+    return {
+        id(c)
+        for c in (order.find_all(exp.Column) if order is not None else ())
+        if not c.table and c.name.lower() in aliases and c.find_ancestor(exp.AggFunc, exp.Order) is order
+    }
 
 
 def _name(c: exp.Column, sources: Sequence[Source]) -> None:
