@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
-from parquetry.storage.failure import SHOWN_COLUMNS, in_task, shown
+from parquetry.storage.failure import in_task, shown, shown_row
 from parquetry.storage.frames import spark_schema
 from parquetry.storage.merge import ORDER
 from parquetry.storage.pieces import DIGEST
+from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+_VALUE = literal("value '")
 _MASK_BITS = 62  # of a bigint, so that adding bits never overflows
 
 
 def conform(frame: DataFrame, schema: TableSchema, table: str) -> DataFrame:
     """The table's columns in order and type, with ``__digest`` and, for keyed tables, ``__order``."""
-    from pyspark.sql import functions as F
-
     by_name = {f.name.lower(): f for f in frame.schema.fields}
     for f in frame.schema.fields:
         if by_name[f.name.lower()] is not f:
@@ -40,11 +40,14 @@ def conform(frame: DataFrame, schema: TableSchema, table: str) -> DataFrame:
             raise DataError(
                 f"column '{f.name}' is not in table '{table}'; columns: {columns}", table=table, column=f.name
             )
-    first = F.struct(*[_col(f.name) for f in frame.schema.fields[:SHOWN_COLUMNS]])
-    row = shown(F.to_json(first, {"ignoreNullFields": "false"}))
-    parts = [_fitted(c, by_name.get(c.name.lower()), schema, table, row).alias(c.name) for c in schema.columns]
-    fitted = frame.select(*parts, *([F.monotonically_increasing_id().alias(ORDER)] if schema.keyed else []))
-    return fitted.withColumn(DIGEST, F.xxhash64(*_hashed(schema, by_name.keys())))
+    row = shown_row([quote(f.name) for f in frame.schema.fields])
+    wanted = spark_schema(schema)
+    parts = [
+        f"{_fitted(c, by_name.get(c.name.lower()), schema, table, row, wanted[c.name].dataType)} AS {quote(c.name)}"
+        for c in schema.columns
+    ]
+    fitted = frame.selectExpr(*parts, *([f"monotonically_increasing_id() AS {ORDER}"] if schema.keyed else []))
+    return fitted.selectExpr("*", f"xxhash64({', '.join(_hashed(schema, by_name.keys()))}) AS {DIGEST}")
 
 
 def digest_of(fitted: DataFrame) -> tuple[int, str]:
@@ -56,63 +59,57 @@ def digest_of(fitted: DataFrame) -> tuple[int, str]:
     return int(found["n"]), f"{int(found['d'] or 0) % (1 << 64):016x}"
 
 
-def _fitted(column: Column, source: Any, schema: TableSchema, table: str, row: Any) -> Any:
-    from pyspark.sql import functions as F
-
+def _fitted(column: Column, source: Any, schema: TableSchema, table: str, row: str, want: Any) -> str:
     required = column.name in schema.key or not column.nullable
     if source is None:
         if schema.values.get(column.name) == "count":
-            return F.lit(1).cast("bigint")  # every row counts one where the batch does not say otherwise
+            return "1L"  # every row counts one where the batch does not say otherwise
         if required:
             raise DataError(
                 f"the batch has no column '{column.name}', which table '{table}' requires",
                 table=table,
                 column=column.name,
             )
-        return F.lit(None).cast(column.type)
-    value = _col(source.name)
-    want = spark_schema(schema)[column.name].dataType
+        return f"CAST(NULL AS {column.type})"
+    value = quote(source.name)
     if source.dataType != want:
         value = _narrowed(value, source.dataType, column, table, row, want)
     if column.name in schema.key and column.type in ("float", "double"):
-        value = F.when(F.isnan(value), F.lit(float("nan")).cast(column.type)).otherwise(value + F.lit(0.0))
-        value = value.cast(column.type)
+        one_nan = f"CASE WHEN isnan({value}) THEN {literal(float('nan'))} ELSE {value} + 0.0D END"
+        value = f"CAST({one_nan} AS {column.type})"
     if required:
         what = "key" if column.name in schema.key else "required"
-        message = F.concat(F.lit(f"null in {what} column '{column.name}'; row "), row)
-        value = F.when(value.isNull(), in_task(message, column.type)).otherwise(value)
+        missing = literal(f"null in {what} column '{column.name}'; row ")
+        message = f"concat({missing}, {row})"
+        value = f"CASE WHEN {value} IS NULL THEN {in_task(message, column.type)} ELSE {value} END"
     return value
 
 
-def _narrowed(value: Any, source: Any, column: Column, table: str, row: Any, want: Any) -> Any:
+def _narrowed(value: str, source: Any, column: Column, table: str, row: str, want: Any) -> str:
     """``value`` in the column's type, every value exactly; what does not fit is a DataError, now or in the task."""
-    from pyspark.sql import functions as F
-
     have, to = source.simpleString(), column.type
     if have == "void":
-        return F.lit(None).cast(want)
+        return f"CAST(NULL AS {to})"
     if have == "float" and to == "double":
-        return value.cast(want)
+        return f"CAST({value} AS DOUBLE)"
     if have == "timestamp_ntz" and to == "timestamp":
-        return F.concat(value.cast("string"), F.lit("Z")).cast(want)  # a time without a zone is taken as UTC
-    narrow = value.try_cast(want)
-    kept: Any
+        return f"CAST(concat(CAST({value} AS STRING), 'Z') AS TIMESTAMP)"  # a time without a zone is taken as UTC
+    narrow = f"try_cast({value} AS {to})"
     if have == "double" and to == "float":  # the nearest float, as if the file had been written with this type
-        kept = (F.abs(narrow) != float("inf")) | (F.abs(value) == float("inf"))
+        kept = f"abs({narrow}) != double('inf') OR abs({value}) = double('inf')"
     elif have.split("(")[0] in _EXACT and to.split("(")[0] in (*_EXACT, "float", "double"):
-        kept = narrow.try_cast(source).eqNullSafe(value)
+        kept = f"try_cast({narrow} AS {have}) <=> {value}"
     elif _same_shape(have, want.simpleString()):
-        return value.cast(want)
+        return f"CAST({value} AS {to})"
     else:
         raise DataError(
             f"column '{column.name}' is {have} but table '{table}' has {to}; cast it before ingesting",
             table=table,
             column=column.name,
         )
-    message = F.concat(
-        F.lit("value '"), shown(value), F.lit(f"' does not fit column '{column.name}' of type {to}; row "), row
-    )
-    return F.when(value.isNull() | kept, narrow).otherwise(in_task(message, to))
+    wrong = literal(f"' does not fit column '{column.name}' of type {to}; row ")
+    message = f"concat({_VALUE}, {shown(value)}, {wrong}, {row})"
+    return f"CASE WHEN {value} IS NULL OR ({kept}) THEN {narrow} ELSE {in_task(message, to)} END"
 
 
 def _same_shape(have: str, want: str) -> bool:
@@ -120,35 +117,25 @@ def _same_shape(have: str, want: str) -> bool:
     return re.sub(r"(var)?char\(\d+\)", "string", have.lower()) == want.lower()
 
 
-def _hashed(schema: TableSchema, given: Collection[str]) -> list[Any]:
+def _hashed(schema: TableSchema, given: Collection[str]) -> list[str]:
     """What a row's digest is made of: the same for a batch that comes again after columns were added to the table."""
-    from pyspark.sql import functions as F
-
     # A count that the batch left to be filled in is not part of its data.
     columns = [
         (i, c) for i, c in enumerate(schema.columns) if schema.values.get(c.name) != "count" or c.name.lower() in given
     ]
     # Spark's hash passes over nulls, which keeps it when columns are added, but (1, null) would be (null, 1).
-    present: dict[int, Any] = {}
+    present: dict[int, list[str]] = {}
     for i, c in columns:
         if c.nullable and c.name not in schema.key:
-            bit = _col(c.name).isNotNull().cast("bigint") * F.lit(1 << i % _MASK_BITS)
-            word = i // _MASK_BITS
-            present[word] = present[word] + bit if word in present else bit
-    return [_hashable(c) for _, c in columns] + [F.nullif(bits, F.lit(0)) for bits in present.values()]
+            bit = f"CAST({quote(c.name)} IS NOT NULL AS BIGINT) * {1 << i % _MASK_BITS}L"
+            present.setdefault(i // _MASK_BITS, []).append(bit)
+    return [_hashable(c) for _, c in columns] + [f"nullif({' + '.join(bits)}, 0L)" for bits in present.values()]
 
 
-def _hashable(column: Column) -> Any:
-    from pyspark.sql import functions as F
-
-    value = _col(column.name)
+def _hashable(column: Column) -> str:
+    value = quote(column.name)
     if not is_nested(column.arrow):
         return value
     # Nulls inside count too, and Spark does not hash maps.
-    return F.when(value.isNotNull(), F.to_json(F.struct(value), {"ignoreNullFields": "false"}))
-
-
-def _col(name: str) -> Any:
-    from pyspark.sql import functions as F
-
-    return F.col("`" + name.replace("`", "``") + "`")
+    json = f"to_json(struct({value}), map('ignoreNullFields', 'false'))"
+    return f"CASE WHEN {value} IS NOT NULL THEN {json} END"

@@ -10,8 +10,6 @@ import codecs
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +18,8 @@ from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
 from parquetry.spark import exact_path
-from parquetry.storage.failure import SHOWN_COLUMNS, in_python, in_task, shown
+from parquetry.storage.failure import in_python, in_task, shown, shown_row
+from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +28,7 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 _SCAN_BYTES = 8 << 20
 _BROKEN, _FILE = "__broken", "__file"
 _EMPTY = "\ue000empty"  # stands for a quoted empty text while Spark reads: it would make it null
+_VALUE = literal("value '")
 _DAY = r"\d{4,}-\d{1,2}-\d{1,2}"
 _TIME = rf"{_DAY}([ T]\d{{1,2}}:\d{{1,2}}(:\d{{1,2}}(\.\d{{0,6}}0*)?)?"
 _ZONE = r"\s*(Z|UTC|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/]+)?"
@@ -38,8 +38,6 @@ _SPELLED = {"date": _DAY, "timestamp": rf"{_TIME}{_ZONE})?", "timestamp_ntz": rf
 
 def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
     """CSV files with one header line each, quoted as in RFC 4180; an unquoted empty field is null."""
-    from pyspark.sql import functions as F
-
     header = _csv_header(files[0])
     columns = [_known_column(name, f"of {files[0]}", schema, table) for name in header]
     for column in columns:
@@ -65,26 +63,23 @@ def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, tab
         # A quoted text may hold line breaks, so such a file cannot be cut into parts. Without quotes it can.
         .option("multiLine", any(quoted))
     )
-    frame = reader.csv([exact_path(f) for f in files]).withColumn(_FILE, F.col("_metadata.file_name"))
-    broken = F.col(_BROKEN).isNotNull()
-    expected = f"{len(columns)} fields are expected"
-    texts = [F.when(F.col(n) == _EMPTY, "").otherwise(F.col(n)) for n in names]
-    message = F.concat(F.lit(f"broken row, {expected}; row "), shown(F.col(_BROKEN)), F.lit(" of "), F.col(_FILE))
-    texts[0] = F.when(broken, in_task(message, "string")).otherwise(texts[0])
-    row = _row(names, columns)
-    return frame.select(*[_typed(t, c, row).alias(c.name) for t, c in zip(texts, columns, strict=True)])
+    frame = reader.csv([exact_path(f) for f in files]).selectExpr("*", f"_metadata.file_name AS {_FILE}")
+    empty = literal(_EMPTY)
+    texts = [f"CASE WHEN {n} = {empty} THEN '' ELSE {n} END" for n in names]
+    wrong = literal(f"broken row, {len(columns)} fields are expected; row ")
+    message = f"concat({wrong}, {shown(_BROKEN)}, ' of ', {_FILE})"
+    texts[0] = f"CASE WHEN {_BROKEN} IS NOT NULL THEN {in_task(message, 'string')} ELSE {texts[0]} END"
+    return _with_types(frame, texts, names, columns)
 
 
 def read_json(spark: SparkSession, files: Sequence[str], schema: TableSchema) -> DataFrame:
     """Files with one JSON object per line."""
-    from pyspark.sql import functions as F
-
-    lines = spark.read.text([exact_path(f) for f in files]).select("value", F.col("_metadata.file_name").alias(_FILE))
+    lines = spark.read.text([exact_path(f) for f in files]).selectExpr("value", f"_metadata.file_name AS {_FILE}")
     fields = _JsonFields([c.name for c in schema.columns])
-    shape = ", ".join(f"c{i} string" for i in range(len(schema.columns)))
+    names = [f"c{i}" for i in range(len(schema.columns))]
+    shape = ", ".join(f"{n} string" for n in names)
     frame = lines.mapInArrow(lambda batches: fields(batches), f"{_FILE} string, {shape}")
-    row = _row([f"c{i}" for i in range(len(schema.columns))], schema.columns)
-    return frame.select(*[_typed(F.col(f"c{i}"), c, row).alias(c.name) for i, c in enumerate(schema.columns)])
+    return _with_types(frame, names, names, schema.columns)
 
 
 class _JsonFields:
@@ -140,37 +135,35 @@ def _json_text(value: Any) -> str:
     return str(value) if isinstance(value, _Number) else json.dumps(value)
 
 
-def _typed(text: Any, column: Column, row: Any) -> Any:
-    """The value that ``text`` spells in the column's type; another text stops the task."""
-    from pyspark.sql import functions as F
+def _with_types(frame: DataFrame, texts: Sequence[str], names: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """The values that ``texts`` spell; ``names`` are those of the frame, for messages."""
+    row = shown_row([f"{n} AS {quote(c.name)}" for n, c in zip(names, columns, strict=True)])
+    typed = [f"{_typed(t, c, row)} AS {quote(c.name)}" for t, c in zip(texts, columns, strict=True)]
+    return frame.selectExpr(*typed)
 
+
+def _typed(text: str, column: Column, row: str) -> str:
+    """The value that ``text`` spells in the column's type; another text stops the task."""
     to = column.type
     if is_nested(column.arrow):
-        return F.from_json(text, to, {"mode": "FAILFAST"})
+        return f"from_json({text}, {literal(to)}, map('mode', 'FAILFAST'))"
     if to == "string":
         return text
     if to == "binary":
-        return F.encode(text, "UTF-8")
-    value = text.try_cast(to)
-    doubts = [value.isNull()]
+        return f"encode({text}, 'UTF-8')"
+    value = f"try_cast({text} AS {to})"
+    doubts = [f"{value} IS NULL"]
     spelled = _SPELLED.get(to)
     if to.startswith("decimal"):
         spelled = rf"[+-]?\d*(\.\d{{0,{column.arrow.scale}}}0*)?"
     if spelled is not None:
-        doubts.append(~text.rlike(rf"^\s*{spelled}\s*$"))
+        pattern = literal(rf"^\s*{spelled}\s*$")
+        doubts.append(f"NOT {text} RLIKE {pattern}")
     if to in ("float", "double"):
-        doubts.append((F.abs(value) == float("inf")) & ~F.lower(text).contains("inf"))
-    wrong = F.lit(f"' does not fit column '{column.name}' of type {to}; row ")
-    message = F.concat(F.lit("value '"), shown(text), wrong, row, F.lit(" of "), F.col(_FILE))
-    return F.when(text.isNotNull() & reduce(or_, doubts), in_task(message, to)).otherwise(value)
-
-
-def _row(names: Sequence[str], columns: Sequence[Column]) -> Any:
-    """The texts of a row as messages show them."""
-    from pyspark.sql import functions as F
-
-    fields = [F.col(n).alias(c.name) for n, c in zip(names, columns, strict=True)]
-    return shown(F.to_json(F.struct(*fields[:SHOWN_COLUMNS]), {"ignoreNullFields": "false"}))
+        doubts.append(f"(abs({value}) = double('inf') AND NOT contains(lower({text}), 'inf'))")
+    wrong = literal(f"' does not fit column '{column.name}' of type {to}; row ")
+    message = f"concat({_VALUE}, {shown(text)}, {wrong}, {row}, ' of ', {_FILE})"
+    return f"CASE WHEN {text} IS NOT NULL AND ({' OR '.join(doubts)}) THEN {in_task(message, to)} ELSE {value} END"
 
 
 def _known_column(name: str, where: str, schema: TableSchema, table: str) -> Column:

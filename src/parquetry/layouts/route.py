@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +26,7 @@ from parquetry.model.layout import (
     TreeLayout,
     children,
 )
+from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -155,36 +154,3 @@ def _inside(column: str, interval: Interval) -> str:
     if not parts:
         return "TRUE" if interval.nulls else f"({name} IS NOT NULL)"
     return f"({' AND '.join(parts)}{f' OR {name} IS NULL' if interval.nulls else ''})"
-
-
-def quote(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
-
-
-def literal(value: Any) -> str:
-    """A Spark SQL literal, whatever the session's time zone and escape settings are.
-
-    >>> literal(date(1994, 1, 1)), literal(5), literal(Decimal("1.50"))
-    ("DATE '1994-01-01'", '5L', '1.50BD')
-    """
-    match value:
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case int():
-            return f"{value}L" if -(2**63) < value < 2**63 else f"{value}BD"
-        case float():
-            return f"CAST('{value!r}' AS DOUBLE)"
-        case Decimal():
-            return f"{value:f}BD"
-        case str():
-            plain = value.isascii() and value.isprintable() and "'" not in value and "\\" not in value
-            return f"'{value}'" if plain else f"CAST(X'{value.encode().hex()}' AS STRING)"
-        case bytes():
-            return f"X'{value.hex()}'"
-        case datetime() if value.tzinfo is not None:
-            return f"TIMESTAMP_MICROS({(value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)}L)"
-        case datetime():
-            return f"TIMESTAMP_NTZ '{value.isoformat(sep=' ')}'"
-        case date():
-            return f"DATE '{value.isoformat()}'"
-    raise TypeError(f"no Spark literal for {type(value).__name__}")

@@ -12,10 +12,11 @@ import pyarrow as pa
 from parquetry.layouts.descriptors import describe
 from parquetry.layouts.extra import extra_blocks_of
 from parquetry.layouts.features import Evaluator, columns_used, number_of, pack
-from parquetry.layouts.route import quote, route_spark
+from parquetry.layouts.route import route_spark
 from parquetry.model.layout import Feature, layout_from_json
 from parquetry.model.settings import Settings
 from parquetry.storage.merge import BLOCK
+from parquetry.storage.spark_text import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
 from parquetry.layouts.nested import end_of, extend_nested
-from parquetry.layouts.route import literal
 from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout, layout_from_json
 from parquetry.model.state import TableState
 from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.index_reader import open_index
+from parquetry.storage.spark_text import literal
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:

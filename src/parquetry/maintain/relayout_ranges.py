@@ -19,7 +19,6 @@ from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import SchemaError
 from parquetry.layouts.nested import asked_of, learn_part, rows_by_range
-from parquetry.layouts.route import literal
 from parquetry.layouts.write import rewriting_tasks, write_rows
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
@@ -30,6 +29,7 @@ from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.kept import keep_files
 from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.spark_text import literal
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from parquetry.layouts.route import literal
 from parquetry.model.predicate import Anything, NotNull, Opaque
+from parquetry.storage.spark_text import literal
 from parquetry.workload.coercion import decimal_of, is_numeric
 from parquetry.workload.constants import fold
 from parquetry.workload.predicates import COMPARISONS, MIRRORED, Resolve, predicate

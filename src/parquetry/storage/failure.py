@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 from parquetry import errors
 from parquetry.errors import DataError, ParquetryError, StorageError
+from parquetry.storage.spark_text import literal
 
 _MARK, _END = "PARQUETRY-DATA<<", ">>"
 _SHOWN = 200  # characters of a value or row
-SHOWN_COLUMNS = 8  # of a row
+_SHOWN_COLUMNS = 8  # of a row
 _MEND = "nothing was written. Mend the data and ingest it again"
 
 
-def in_task(message: Any, to: str) -> Any:
-    """A Spark expression that stops the job with ``message``, in the place of a value of type ``to``."""
-    from pyspark.sql import functions as F
-
-    text = F.lit(message) if isinstance(message, str) else message
-    return F.raise_error(F.concat(F.lit(_MARK), text, F.lit(_END))).cast(to)
+def in_task(message: str, to: str) -> str:
+    """SQL that stops the job with ``message``, itself an expression, in the place of a value of type ``to``."""
+    return f"CAST(raise_error(concat({literal(_MARK)}, {message}, {literal(_END)})) AS {to})"
 
 
 def in_python(message: str) -> ValueError:
@@ -27,11 +25,16 @@ def in_python(message: str) -> ValueError:
     return ValueError(_MARK + message + _END)
 
 
-def shown(value: Any) -> Any:
-    """A value as a message shows it: on one line, not too long."""
-    from pyspark.sql import functions as F
+def shown(value: str) -> str:
+    """An SQL value as a message shows it: on one line, not too long."""
+    text = f"substring(coalesce(CAST({value} AS STRING), 'null'), 1, {_SHOWN})"
+    return f"regexp_replace({text}, {literal(chr(92) + 's+')}, ' ')"
 
-    return F.regexp_replace(F.substring(F.coalesce(value.cast("string"), F.lit("null")), 1, _SHOWN), "\\s+", " ")
+
+def shown_row(fields: Sequence[str]) -> str:
+    """The first of a row's fields as a message shows them."""
+    first = f"struct({', '.join(fields[:_SHOWN_COLUMNS])})"
+    return shown(f"to_json({first}, map('ignoreNullFields', 'false'))")
 
 
 def explain_failure(error: Exception, table: str) -> ParquetryError:
