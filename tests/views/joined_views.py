@@ -59,8 +59,20 @@ CONDITIONS = {
         "month(day) = 1",
         "v > 0",
         "shop > 3",
+        "(s.city = 'a' OR size BETWEEN 1 AND 3)",
+        "(size IS NULL OR x.c IN ('a', 'b'))",
+        "s.city IS NULL",
+        "NOT (s.city = 'c' OR x.c IS NULL)",
     ],
-    "cities": ["country IN ('x', 'y')", "people > 100", "size < 4", "v > 0", "t.city <> 'a'"],
+    "cities": [
+        "country IN ('x', 'y')",
+        "people > 100",
+        "size < 4",
+        "v > 0",
+        "t.city <> 'a'",
+        "(country IS NULL OR size NOT BETWEEN 2 AND 3)",
+        "country IS NULL",
+    ],
 }
 
 
@@ -101,7 +113,7 @@ def random_join(rng: random.Random) -> str:
     sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql += f" GROUP BY {', '.join(groups)}" if groups else ""
     if groups and rng.random() < 0.2:
-        sql += " HAVING count(*) > 2"
+        sql += rng.choice([" HAVING count(*) > 2", f" HAVING {groups[0]} IS NOT NULL AND count(*) < 500"])
     if groups and rng.random() < 0.2 and "HAVING" not in sql:
         sql += f" ORDER BY {', '.join(groups)} LIMIT 4"
     return sql
