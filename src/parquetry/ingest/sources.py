@@ -15,12 +15,24 @@ from parquetry.ingest.text import COMPRESSED, read_csv, read_json
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, type_name
 from parquetry.spark import active_session_kept, exact_path, private_session
+from parquetry.storage.spark_text import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _TASK_BYTES = 64 << 20  # compressed input that one write task takes on
+_PLAIN = {
+    ("BOOLEAN", "NONE", "NONE"): "boolean",
+    ("INT32", "NONE", "NONE"): "int",
+    ("INT64", "NONE", "NONE"): "bigint",
+    ("INT32", "INT", "INT_32"): "int",
+    ("INT64", "INT", "INT_64"): "bigint",
+    ("INT32", "DATE", "DATE"): "date",
+    ("FLOAT", "NONE", "NONE"): "float",
+    ("DOUBLE", "NONE", "NONE"): "double",
+    ("BYTE_ARRAY", "STRING", "UTF8"): "string",
+}  # by physical, logical and converted type
 _UNKNOWN_BYTES = 1 << 40  # Spark answers with a huge number when it does not know
 
 
@@ -89,9 +101,10 @@ def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, 
         raise DataError(f"one ingest takes files of one format, not of {', '.join(sorted(kinds))}", table=table)
     kind = kinds.pop()
     if kind == "parquet":
-        for f in files:
-            _check_parquet(f)
+        shapes = {_check_parquet(f) for f in files}
         reader = spark.read.option("mergeSchema", "true" if len(files) > 1 else "false")
+        if len(shapes) == 1 and (shape := shapes.pop()) is not None:
+            reader = reader.schema(shape)  # else Spark runs a job to find it
         return reader.parquet(*map(exact_path, files))
     return read_csv(spark, files, schema, table) if kind == "csv" else read_json(spark, files, schema)
 
@@ -124,14 +137,29 @@ def _format_of(path: str) -> str:
     return kind
 
 
-def _check_parquet(path: str) -> None:
+def _check_parquet(path: str) -> str | None:
+    """Raises DataError for a local file that is visibly broken; else its columns, see :func:`_shape`."""
     if "://" in path:
-        return
+        return None
     try:
-        pq.read_metadata(path)
+        return _shape(pq.read_metadata(path).schema)
     except (pa.ArrowInvalid, OSError) as e:
         reason = "is empty (0 bytes)" if os.path.getsize(path) == 0 else "is truncated or not Parquet"
         raise DataError(f"{path} {reason}; write it again, then ingest with the same label") from e
+
+
+def _shape(schema: pq.ParquetSchema) -> str | None:
+    """The columns as Spark would find them, in its SQL; None where that is not plain to see."""
+    columns = [schema.column(i) for i in range(len(schema))]
+    types = [_PLAIN.get((c.physical_type, c.logical_type.type, c.converted_type)) for c in columns]
+    for i, c in enumerate(columns):
+        if c.logical_type.type == "DECIMAL":
+            types[i] = f"decimal({c.precision},{c.scale})"
+    flat = all(c.max_repetition_level == 0 and c.max_definition_level <= 1 and c.path == c.name for c in columns)
+    one_each = len({c.name.lower() for c in columns}) == len(columns)
+    if not (flat and one_each and columns and all(types)):
+        return None
+    return ", ".join(f"{quote(c.name)} {t}" for c, t in zip(columns, types, strict=True))
 
 
 def write_tasks(frame: DataFrame, wanted: int | None) -> int:
