@@ -20,6 +20,7 @@ from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
 from parquetry.query.on_spark import SparkExecutor
 from parquetry.query.plan import Plan, TablePlan
+from parquetry.query.planned import Planned
 from parquetry.query.result import Result
 from parquetry.query.rules import executor, extra, merge, splits, views
 from parquetry.query.rules.prune import explain_filters, prune_tables, rule_name
@@ -54,6 +55,7 @@ class Engine:
         self._local = LocalExecutor(store)
         self._spark = SparkExecutor(store, spark)
         self._workers = ScanWorkers(store, spark)
+        self._planned = Planned()
         self.log = QueryLog(catalog)
 
     def plan(
@@ -71,12 +73,18 @@ class Engine:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        bound = bind(sql, snapshot.state.readable)
-        plan = _bound_plan(bound, snapshot, wanted, frozenset(off))
+        asked = (snapshot.state.version, sql, wanted, frozenset(off), wanted_splits)
+        plan = self._planned.get(asked, snapshot)
+        if plan is None:
+            plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
+            self._planned.keep(asked, plan)
+        return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
+
+    def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], wanted_splits: int | None) -> Plan:
+        plan = _bound_plan(bind(sql, snapshot.state.readable), snapshot, wanted, off)
         plan = views.choose_view(plan, self._priced)
         plan = executor.choose_executor(plan)
-        plan = splits.cut_for_workers(plan, self._store, wanted_splits)
-        return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
+        return splits.cut_for_workers(plan, self._store, wanted_splits)
 
     def _priced(self, plan: Plan) -> Plan:
         """The plan with what it reads: merged or not, and pruned."""

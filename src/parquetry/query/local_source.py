@@ -27,7 +27,7 @@ NAME = "pick_row_groups"
 _FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.01, 0.6e-5
 _NUMBERED_PER_FILE = 0.4
 _MOST_NUMBERED = 32  # files that are read one by one, and ranges of rows in all of them
-_PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 1.0, 0.1, 0.08, 2.8e-5
+_PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 2.6, 0.1, 0.08, 2.8e-5
 
 
 @dataclass

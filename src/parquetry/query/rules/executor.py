@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
+from typing import Any
 
 from parquetry.errors import QueryError
 from parquetry.query.local_plan import LocalPlan
@@ -49,5 +51,11 @@ def spark_cores() -> int:
 
         context = SparkContext._active_spark_context
         if context is not None:
-            return int(context.defaultParallelism)
+            return _local_cores(context) if (context.master or "").startswith("local") else int(context.defaultParallelism)
     return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _local_cores(context: Any) -> int:
+    """Of Spark in this process, where they never change: asking the JVM takes longer than planning a small query."""
+    return int(context.defaultParallelism)
