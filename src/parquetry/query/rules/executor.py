@@ -51,7 +51,9 @@ def spark_cores() -> int:
 
         context = SparkContext._active_spark_context
         if context is not None:
-            return _local_cores(context) if (context.master or "").startswith("local") else int(context.defaultParallelism)
+            return (
+                _local_cores(context) if (context.master or "").startswith("local") else int(context.defaultParallelism)
+            )
     return os.cpu_count() or 1
 
 
