@@ -136,16 +136,20 @@ def three_clients(steps: int) -> list[dict[str, Any]]:
     return found
 
 
-def io_latency(deltas: Sequence[int], *, subqueries: int, columns: int, queries: int, seed: int) -> dict[int, float]:
-    """The p99 of a query that waits for the slowest of its I/Os: one per subquery, delta and column.
+def io_latency(
+    deltas: Sequence[int], lazily: bool, *, subqueries: int, columns: int, queries: int, seed: int
+) -> dict[int, tuple[float, float]]:
+    """The p50 and p99 of a query that waits for the slowest of its I/Os: one per subquery, delta and column.
 
-    One I/O is lognormal, and one in 2,000 of them is from a Pareto tail (1.2).
+    Merged ``lazily`` a subquery has one delta, so there is one per subquery and column (NA-54). One I/O is lognormal,
+    and one in 2,000 of them is from a Pareto tail (1.2).
     """
     found = {}
     for d in deltas:
         rng = np.random.default_rng(seed)
-        size = (queries, subqueries * d * columns)
+        size = (queries, subqueries * (1 if lazily else d) * columns)
         times = rng.lognormal(1.0, 0.5, size)
         times = np.where(rng.random(size) < 5e-4, times * (1 + rng.pareto(1.2, size)) * 5, times)
-        found[d] = float(np.percentile(times.max(axis=1), 99))
+        slowest = times.max(axis=1)
+        found[d] = float(np.percentile(slowest, 50)), float(np.percentile(slowest, 99))
     return found

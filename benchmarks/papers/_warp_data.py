@@ -44,6 +44,7 @@ def denormalised(scale: float = 1) -> Path:
     if not path.exists():
         with duckdb.connect() as con:
             con.execute("SET enable_progress_bar = false")
+            con.execute(f"SET memory_limit = '4GB'; SET temp_directory = '{path.parent}'")  # joins and the sort spill
             for name in ("lineitem", "orders", "customer", "nation", "region", "part", "supplier"):
                 con.execute(f"CREATE VIEW {name} AS FROM '{tpch(name, scale)}'")
             made = path.with_suffix(".tmp")

@@ -39,6 +39,7 @@ _EACH = 2  # test queries of every template
 _ROUNDS = 3
 _SAMPLE_ROWS = 1_000_000
 _PARTITIONS = 16
+_RANGES = 80 * len(REGIONS) * len(SEGMENTS)  # months, regions and segments
 READ = (*FILTERED, "l_extendedprice")
 
 
@@ -66,6 +67,8 @@ def _session() -> SparkSession:
 
 def end_to_end(path: Path, blocks: int, features: int, folder: Path, note: Callable[[str], None]) -> dict[str, Any]:
     """Median seconds per query on disk and in memory; the answers of all arms are compared first."""
+    from pyspark.sql import functions as F
+
     spark = _session()
     whole = spark.read.parquet(str(path)).select(*READ)
     rows = whole.count()
@@ -76,25 +79,19 @@ def end_to_end(path: Path, blocks: int, features: int, folder: Path, note: Calla
     learned = learn(whole, schema, rows, block_rows, features)
     note(f"{rows:,} rows, {len(learned.features)} features, {learned.layout.blocks} blocks learned")
     spread = {"range": by_range(whole, blocks), "WARP": augmented(whole, learned)}
+    counts = {"range": range_blocks(blocks), "WARP": learned.layout.blocks}
     frames = {}
     for name, frame in spread.items():
-        ordered = frame.repartitionByRange(_PARTITIONS, BLOCK).sortWithinPartitions(BLOCK)
+        part = F.expr(f"CAST(least({_PARTITIONS} * {BLOCK} DIV {counts[name]}, {_PARTITIONS - 1}) AS INT)")
+        ordered = frame.repartitionById(_PARTITIONS, part).sortWithinPartitions(BLOCK)
         target = str(folder / name)
         options = {"parquet.block.row.count.limit": str(max(1000, block_rows)), "parquet.page.row.count.limit": "20000"}
         ordered.write.options(**options).mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         note(f"{name}: written")
     rng = np.random.default_rng(2)
-    asked = [(t, sql, logged([sql], schema)[0]) for t in TEMPLATES for sql in queries(t, _EACH, rng)]
-    found: list[dict[str, Any]] = []
-    for where in ("on disk", "in memory"):
-        for name, frame in frames.items():
-            if where == "in memory":
-                note(f"caching {name}: {frame.cache().count():,} rows")
-        found.append({"": where, **_time(spark, frames, learned, asked)})
-        note(f"{found[-1]}")
-    for frame in frames.values():
-        frame.unpersist()
+    asked = [(sql, logged([sql], schema)[0]) for t in TEMPLATES for sql in queries(t, _EACH, rng)]
+    found = [_time(spark, frames, learned, asked, where == "in memory", note) for where in ("on disk", "in memory")]
     memory = found[-1]
     return {"rows": rows, "queries": found, "ratio": memory["range"] / memory["WARP"]}
 
@@ -143,9 +140,14 @@ def _bit(feature: int) -> str:
     return f"feature_{feature}"
 
 
+def range_blocks(blocks: int) -> int:
+    """About as many as ``blocks``: bands of quantity in every month, region and segment."""
+    return _RANGES * max(1, round(blocks / _RANGES))
+
+
 def by_range(whole: DataFrame, blocks: int) -> DataFrame:
     """Month, region, segment and bands of quantity: the scheme made by hand (WP-23), with about as many blocks."""
-    bands = max(1, round(blocks / (80 * 25)))
+    bands = range_blocks(blocks) // _RANGES
     month = "(year(o_orderdate) - 1992) * 12 + month(o_orderdate) - 1"
     band = f"least(({bands} * (l_quantity - 1)) div 50, {bands - 1})"
     region, segment = _place(REGIONS, "r_name"), _place(SEGMENTS, "c_mktsegment")
@@ -158,34 +160,47 @@ def _place(names: Sequence[str], column: str) -> str:
     return f"CAST(array_position(array({quoted}), {column}) - 1 AS INT)"
 
 
-def _time(spark: SparkSession, frames: Any, learned: Learned, asked: Any) -> dict[str, float]:
-    total = {"no skipping": 0.0, "range": 0.0, "WARP": 0.0}
+def _time(
+    spark: SparkSession,
+    frames: dict[str, DataFrame],
+    learned: Learned,
+    asked: Sequence[tuple[str, LoggedQuery]],
+    cached: bool,
+    note: Callable[[str], None],
+) -> dict[str, Any]:
+    """Mean over the queries of each arm's median seconds. One layout is cached at a time, so that it fits."""
+    found: dict[str, Any] = {"": "in memory" if cached else "on disk"}
+    answers: dict[str, list[str]] = {}
     for name, frame in frames.items():
-        frame.createOrReplaceTempView(f"by_{name.lower()}")
-    for template, sql, query in asked:
-        by_hand = sql.replace(f"FROM {TABLE}", "FROM by_range")
-        has = "".join(f"{_bit(i)} = 1 AND " for i in learned.subsuming(query))
-        by_features = sql.replace(f"FROM {TABLE} WHERE ", f"FROM by_warp WHERE {has}(")
-        arms = {
-            "no skipping": _run(spark, by_hand, pruning=False),
-            "range": _run(spark, by_hand),
-            "WARP": _run(spark, by_features + ")"),
-        }
-        answers = {name: arm() for name, arm in arms.items()}
-        assert len(set(map(str, answers.values()))) == 1, f"{template}: {answers}"
-        for name, seconds in interleaved(arms, _ROUNDS).items():
-            total[name] += median(seconds) / len(asked)
-    return total
+        view = f"by_{name.lower()}"
+        frame.createOrReplaceTempView(view)
+        if cached:
+            note(f"caching {name}: {frame.cache().count():,} rows")
+            found[f"{name} GB"] = sum(r.memSize() for r in _stored(spark)) / 1e9
+            on_disk = sum(r.diskSize() for r in _stored(spark))
+            assert not on_disk, f"{on_disk:,} bytes of {name} did not fit into memory"
+        texts = []
+        for sql, query in asked:
+            has = "".join(f"{_bit(i)} = 1 AND " for i in learned.subsuming(query)) if name == "WARP" else ""
+            texts.append(sql.replace(f"FROM {TABLE} WHERE ", f"FROM {view} WHERE {has}(") + ")")
+        for arm, pruning, rounds in ((name, True, _ROUNDS), ("no skipping", False, 1))[: 1 + (name == "range")]:
+            spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", str(pruning).lower())
+            spark.conf.set("spark.sql.parquet.filterPushdown", str(pruning).lower())
+            times = []
+            for sql in texts:
+                answers.setdefault(arm, []).append(str(spark.sql(sql).collect()))
+                times.append(median(interleaved({arm: lambda sql=sql: spark.sql(sql).collect()}, rounds)[arm]))
+            found[arm] = sum(times) / len(times)
+            note(f"{found['']}, {arm}: {found[arm]:.3f} s")
+        frame.unpersist(blocking=True)
+    for arm in answers:
+        assert answers[arm] == answers["range"], f"{arm} answers differently"
+    return found
 
 
-def _run(spark: SparkSession, sql: str, pruning: bool = True) -> Callable[[], Any]:
-    def run() -> Any:
-        switch = str(pruning).lower()
-        spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", switch)
-        spark.conf.set("spark.sql.parquet.filterPushdown", switch)
-        return spark.sql(sql).collect()
-
-    return run
+def _stored(spark: SparkSession) -> list[Any]:
+    """What Spark keeps of cached frames."""
+    return list(spark.sparkContext._jsc.sc().getRDDStorageInfo())
 
 
 def load(path: Path, blocks: int, note: Callable[[str], None]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from benchmarks.peers._model import Answer, Stored, Table, View, arrow_rows, ove
 
 _DATABASE = "peers"
 _FEW = 1_000
+_AS_IN_SQL = " SETTINGS aggregate_functions_null_for_empty = 1"  # else the sum of no rows is 0
 _READ = "SELECT sum(value) FROM system.events WHERE event = 'ReadCompressedBytes'"
 
 
@@ -77,6 +78,7 @@ class ClickHouse:
             text = self._with_views[table].over_view(sql, f"{_DATABASE}.{table}_{{}}")
         else:
             text = over(sql, table, self._name(table, how) + (" FINAL" if how == "replacing" else ""))
+        text += _AS_IN_SQL
         started = time.perf_counter()
         found = pa.ipc.open_stream(self._session.query(text, "ArrowStream").bytes()).read_all()
         ms = (time.perf_counter() - started) * 1e3

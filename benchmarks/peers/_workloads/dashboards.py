@@ -46,7 +46,7 @@ def run(bench: Bench, goals: Goals) -> dict[str, Figures]:
     )  # fmt: skip
     arms = bench.arms(ARMS)
     figures = load(arms, table, bench.note)
-    queries = list(dict.fromkeys(log_of(400, 1)))[: 6 if bench.quick else 60]
+    queries = list(dict.fromkeys(log_of(400, 1, 12)))[: 6 if bench.quick else 60]
     ask(arms, figures, table.name, queries, answers(table.name, str(source), queries), bench.rounds, bench.note)
     check(figures, goals)
     return figures

@@ -1,0 +1,129 @@
+"""What views save: NA-E1, covered dashboards under load, and views suggested from the log (points 4 and 5)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.papers._napa_data import HAND_PICKED, TEMPLATES, log_of
+from benchmarks.papers._napa_warehouse import (
+    Rows,
+    drop_views,
+    filled,
+    note,
+    percentiles,
+    planned_rows,
+    same_answers,
+    timed,
+)
+from parquetry.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VIEW_COUNTS = (0, 1, 2, 4, 8, 12)
+_E1_TEMPLATES = 12
+_TIMED = 120  # queries of NA-E1's log that are run; what the others read is known from the index
+_DRAWS = 5  # of each dashboard template
+_SUGGESTED = 5  # views that point 5 allows
+_BATCH_ROWS = 20_000
+
+
+def more_views(folder: Path, spark: SparkSession, rows: int, queries: int) -> Rows:
+    """NA-E1: rows read and time per query with ever more views, each time the set that ``suggest_views`` chooses."""
+    wh = filled(folder, spark, rows)
+    log = log_of(queries, 1, _E1_TEMPLATES)
+    run = log[: min(_TIMED, queries)]
+    timed(wh, run)  # from this log views are suggested, while there are none
+    wanted = {n: {s.name: s.sql for s in wh.suggest_views("hits", most=n).views} for n in VIEW_COUNTS if n}
+    found: Rows = []
+    for count in VIEW_COUNTS:
+        _make(wh, wanted.get(count, {}))
+        same_answers(wh, run[:40])
+        timed(wh, run[:40])
+        times = timed(wh, run)
+        views = wh.views()
+        row: dict[str, Any] = {"views": count, "made": len(views), "view rows": sum(v["rows"] for v in views)}
+        row |= percentiles(planned_rows(wh, log), "rows") | percentiles(times["ms"], "ms")
+        row["mean plan ms"] = float(np.mean(times["plan ms"]))
+        note(f"E1: {row}")
+        found.append(row)
+    drop_views(wh)
+    wh.close()
+    return found
+
+
+def _make(wh: Warehouse, wanted: dict[str, str]) -> None:
+    """Leaves exactly the wanted views."""
+    there = {v["view"]: v["sql"] for v in wh.views()}
+    drop_views(wh, [n for n, sql in there.items() if wanted.get(n) == sql])
+    for name, sql in wanted.items():
+        if there.get(name) != sql:
+            wh.create_view(name, sql)
+    started = time.perf_counter()
+    stages = wh.maintain()
+    note(f"{len(wanted)} views, {len(stages)} stages in {time.perf_counter() - started:.0f} s")
+
+
+def dashboards(folder: Path, spark: SparkSession, rows: int, load_s: float) -> dict[str, Rows]:
+    """Points 4 and 5: twenty covered templates over the table, eight hand-picked views and at most five suggested ones.
+
+    With the hand-picked views also while another process ingests and maintains as fast as it can.
+    """
+    wh = filled(folder, spark, rows)
+    log = log_of(len(TEMPLATES) * _DRAWS, 2, len(TEMPLATES), even=True)
+    base = timed(wh, log)
+    note(f"D4: {percentiles(base['ms'], 'ms')} over the table")
+    suggested = {s.name: s.sql for s in wh.suggest_views("hits", most=_SUGGESTED).views}
+    found = [{"": "the table", **_summary(base)}]
+    for what, views in (("8 hand-picked views", HAND_PICKED), (f"{len(suggested)} suggested views", suggested)):
+        _make(wh, dict(views))
+        same_answers(wh, log[: len(TEMPLATES)])
+        for sql in log:
+            assert wh.sql(sql, executor="local").plan.view is not None, f"not covered by the {what}: {sql}"
+        timed(wh, log)
+        measured = timed(wh, log * 3)
+        found.append({"": what, **_summary(measured), "view rows": sum(v["rows"] for v in wh.views())})
+        note(f"D4: {found[-1]}")
+        if views is HAND_PICKED:
+            found.append({"": "the same under load", **_under_load(wh, folder, log, load_s)})
+            note(f"D4: {found[-1]}")
+            wh.maintain()
+    drop_views(wh)
+    wh.close()
+    return {"D4": found[:3], "D5": [found[1], found[3]]}
+
+
+def _summary(measured: dict[str, list[float]]) -> dict[str, float]:
+    return percentiles(measured["ms"], "ms") | {
+        "mean bytes": float(np.mean(measured["bytes"])),
+        "p99 rows": float(np.percentile(measured["rows"], 99)),
+        "mean plan ms": float(np.mean(measured["plan ms"])),
+    }
+
+
+def _under_load(wh: Warehouse, folder: Path, log: list[str], seconds: float) -> dict[str, Any]:
+    """The queries again and again while a process of its own ingests batches and runs the controller.
+
+    It has the lower priority that a background service has; what it got done is part of the result.
+    """
+    command = [sys.executable, "-m", "benchmarks.papers._napa_load", str(folder), str(seconds), str(_BATCH_ROWS)]
+    before = wh.catalog.state()
+    loader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert loader.stdout is not None
+    loader.stdout.readline()  # it has ingested and refreshed once: Spark is warm
+    measured: dict[str, list[float]] = {}
+    while loader.poll() is None:
+        for name, values in timed(wh, log).items():
+            measured.setdefault(name, []).extend(values)
+    done = json.loads(loader.communicate()[0])
+    assert loader.returncode == 0
+    after = wh.catalog.state()
+    assert after.clock > before.clock, "nothing was ingested"
+    return {**_summary(measured), "queries": len(measured["ms"]), **done, "QT moved by": after.qt - before.qt}
