@@ -39,7 +39,7 @@ CASES = [
     ("ingest", "appended", "commit.in_transaction"),
     ("ingest", "appended", "commit.done"),
     ("ingest", "appended", "ingest.before_commit"),
-    # The first commit of maintain publishes a QT, the others are compactions.
+    # The first commit of maintain publishes QTs of tables, the second takes a delta into a view.
     ("maintain", "", "commit.in_transaction:1"),
     ("maintain", "", "commit.done:1"),
     ("maintain", "", "commit.in_transaction:2"),
