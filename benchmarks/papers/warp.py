@@ -128,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--spark-scale", type=float, help="another scale factor for the times of queries on Spark")
     parser.add_argument("--no-sweeps", action="store_true")
     parser.add_argument("--only-spark", action="store_true", help="times on Spark only")
+    parser.add_argument("--no-load", action="store_true", help="without the load")
     parser.add_argument("--out", type=Path, default=CACHE / "bench" / "papers")
     told = parser.parse_args(arguments)
     told.out.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not told.no_spark:
         from benchmarks.papers._warp_spark import end_to_end, load
 
-        results["load"] = load(denormalised(told.scale), BLOCKS, note)
+        if not told.no_load:
+            results["load"] = load(denormalised(told.scale), BLOCKS, note)
         with tempfile.TemporaryDirectory() as folder:
             large = denormalised(told.spark_scale or told.scale)
             results["Spark"] = end_to_end(large, BLOCKS, FEATURES, Path(folder), note)

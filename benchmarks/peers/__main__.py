@@ -85,7 +85,8 @@ def report(results: dict[str, Any], goals: Goals, parts: list[str]) -> str:
     failed = [f"**{workload} failed**: {why}" for workload, why in results["failed"].items()]
     about = (
         "Times inside each engine, warm; MB and files read are means per query; every answer was compared. Ratios are "
-        "a peer's figure over Parquetry's: below 1 Parquetry loses. Batches are means, until queries see the rows."
+        "a peer's figure over Parquetry's: below 1 Parquetry loses. Batches are means, until queries see the rows; "
+        "upkeep is the compaction that Parquetry does behind a batch, per batch."
     )
     return "\n\n".join(["# Peers", about, verdicts(goals.checks), table(versions, columns), *failed, *parts])
 

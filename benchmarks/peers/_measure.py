@@ -41,6 +41,7 @@ class Figures:
     files: float | None = None
     plan_ms: float | None = None
     batch_s: tuple[float, ...] = ()
+    upkeep_s: tuple[float, ...] = ()  # behind each batch, when queries see it already
 
     @property
     def p50(self) -> float:
@@ -111,6 +112,8 @@ def add(
     for arm in arms:
         if arm.stores:
             figures[arm.title].batch_s = tuple(times[arm.title][len(batches) // 10 :])
+            upkeep = getattr(arm.system, "upkeep_s", [])[-len(batches) :]
+            figures[arm.title].upkeep_s = tuple(upkeep[len(batches) // 10 :])
             before, after = figures[arm.title].stored, arm.system.stored(table, arm.how)
             if before is not None:
                 after = replace(after, ingest_s=before.ingest_s, rewrite_s=before.rewrite_s)

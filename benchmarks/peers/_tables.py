@@ -13,7 +13,7 @@ from benchmarks.peers._measure import Figures
 MB = 1 << 20
 COLUMNS = (
     "", "p50 ms", "p99 ms", "p50 / ours", "p50 / ours on Spark", "MB read", "bytes / ours", "files read", "batch s",
-    "batch / ours", "ingest s", "rewrite s", "MB stored", "files", "row groups", "we lose",
+    "batch / ours", "upkeep s", "ingest s", "rewrite s", "MB stored", "files", "row groups", "we lose",
 )  # fmt: skip
 
 
@@ -33,6 +33,7 @@ def rows_of(figures: Mapping[str, Figures]) -> list[dict[str, Any]]:
             "files read": f.files,
             "batch s": mean(f.batch_s) if f.batch_s else None,
             "batch / ours": _ratio(mean(f.batch_s), mean(ours.batch_s)) if f.batch_s and f is not ours else None,
+            "upkeep s": mean(f.upkeep_s) if f.upkeep_s else None,
             "ingest s": s.ingest_s or None if s else None,
             "rewrite s": s.rewrite_s or None if s else None,
             "MB stored": s.bytes / MB if s else None,
