@@ -1,6 +1,7 @@
-"""Ingestion, maintenance, views made and dropped in a random order: at every QT each view equals its definition.
+"""Ingestion, maintenance, views made and dropped, and crashes in a random order: each view equals its definition.
 
-PARQUETRY_MACHINE_STEPS sets how many steps each run takes, PARQUETRY_MACHINE_SEED which ones.
+PARQUETRY_MACHINE_STEPS sets how many steps each run takes besides the crashes, PARQUETRY_MACHINE_SEED which ones. The
+two runs meet a crash at every failpoint between them; with the next seed each catalog meets the other half.
 """
 
 from __future__ import annotations
@@ -12,25 +13,44 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from parquetry.failpoints import FAILPOINTS
+from tests.postgres import postgres, postgres_url  # noqa: F401  fixtures
+from tests.views.view_crashes import CRASHES, share
 from tests.views.view_machine import ViewMachine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEPS = int(os.environ.get("PARQUETRY_MACHINE_STEPS", "40"))
+STEPS = int(os.environ.get("PARQUETRY_MACHINE_STEPS", "16"))
 SEED = int(os.environ.get("PARQUETRY_MACHINE_SEED", "1"))
+BEGIN = ({"prefix", "exact", "joined", "view"}, {"merged", "upserted", "joined", "view"})
+"""The kinds of views that a run begins with, by its seed."""
+
+
+def test_there_is_a_crash_at_every_failpoint() -> None:
+    assert {point for _, point in CRASHES} == {name for name, _ in FAILPOINTS}
+    assert sorted(share(SEED, 2) + share(SEED + 1, 2)) == sorted(CRASHES)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 + 20 * STEPS)
-@pytest.mark.parametrize("seed", [SEED, SEED + 1])
-def test_views_equal_their_definitions_at_every_qt(seed: int, tmp_path: Path, spark: SparkSession) -> None:
-    machine = ViewMachine(random.Random(f"views {seed}"), tmp_path / "warehouse", spark)
+@pytest.mark.timeout(600 + 20 * STEPS)
+@pytest.mark.parametrize(
+    ("catalog", "seed"), [("sqlite", SEED), pytest.param("postgres", SEED + 1, marks=pytest.mark.postgres)]
+)
+def test_views_equal_their_definitions_at_every_qt(
+    catalog: str, seed: int, request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession
+) -> None:
+    url = str(request.getfixturevalue("postgres_url")) if catalog == "postgres" else None
+    machine = ViewMachine(random.Random(f"views {catalog} {seed}"), tmp_path / "warehouse", url, spark)
     try:
-        machine.run(STEPS)
-        assert machine.checked
+        machine.run(STEPS, share(seed, 2), first_kind=seed % 2 * 4)
     except Exception as e:
-        e.add_note(f"repeat with PARQUETRY_MACHINE_SEED={seed} PARQUETRY_MACHINE_STEPS={STEPS}")
+        e.add_note(f"repeat with PARQUETRY_MACHINE_SEED={SEED} PARQUETRY_MACHINE_STEPS={STEPS}, -k {catalog}")
         raise
     finally:
         machine.close()
+    for what, times in sorted(machine.met.items()):
+        print(f"{times:5d} {what}")  # shown with pytest -s
+    kinds = {what.removeprefix("kind: ").split()[0] for what in machine.met if what.startswith("kind: ")}
+    assert kinds >= BEGIN[seed % 2]
+    assert machine.met["checked"] > STEPS
