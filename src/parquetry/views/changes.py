@@ -113,10 +113,11 @@ class Step:
     until: int
     only: Column | None = None  # of the rows that came, those to take
 
-    def frame(self) -> DataFrame:
-        """The view's delta of this step, unsorted."""
+    def frame(self, *, at_once: bool = False) -> DataFrame:
+        """The view's delta of this step, unsorted; ``at_once`` makes it in one task, where nothing is shuffled."""
         if self.spec.how == "merge":
-            return aggregated(self.spec, _union(self._changed(plus=True)))
+            rows = _union(self._changed(plus=True))
+            return aggregated(self.spec, rows.coalesce(1) if at_once else rows)
         minus, plus = self._changed(plus=False), self._changed(plus=True)
         if self.spec.how == "retract":
             return self._retracted(plus, minus)

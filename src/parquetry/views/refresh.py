@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LEASE_S = 60.0
 _TASK_BYTES = 64 << 20
+AT_ONCE_ROWS = 1 << 20
+"""Rows of one table up to which a single task aggregates before it sorts: streaming would send them all to Python."""
 
 
 def refresh(
@@ -103,9 +105,12 @@ class RefreshWork:
         tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
         tasks = 1 if tasks <= 1 else max(tasks, self.spark.sparkContext.defaultParallelism)
         kept = [f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)).files]
-        view = self.view
+        view, at_once = self.view, self._at_once(deltas)
+        streams = self.how.number < 3 and not at_once
+        tasks = 1 if at_once or streams else tasks
+        made = self.streamed() if streams else self.shuffled(at_once=at_once)
         return write_delta(
-            with_blocks(self._stored(self.streamed() if self.how.number < 3 else self.shuffled()), view.layout),
+            with_blocks(self._stored(made), view.layout),
             store=self.store,
             table_id=view.table_id,
             delta_id=self.delta_id,
@@ -115,15 +120,19 @@ class RefreshWork:
             blocks=blocks_of(view.layout),
             describe=descriptor_of(view.layout, view.settings),
             settings=view.settings,
-            tasks=tasks if self.how.number == 3 else 1,
+            tasks=tasks,
             times=(min(d.t_lo for d in deltas), self.until),
             kept=kept,
-            sorted_by=self.how.shared if self.how.number < 3 else None,
+            sorted_by=self.how.shared if streams else None,
         )
 
-    def shuffled(self, only: Column | None = None) -> DataFrame:
-        """The groups, aggregated before and after Spark deals them out by the view's key."""
-        return self._step(private_session(self.spark), only).frame()
+    def _at_once(self, deltas: Sequence[Delta]) -> bool:
+        alone = self.spec.how == "merge" and len(self.spec.sources) == 1 and not self.how.heavy
+        return alone and sum(d.rows for d in deltas) <= AT_ONCE_ROWS
+
+    def shuffled(self, only: Column | None = None, *, at_once: bool = False) -> DataFrame:
+        """The groups, aggregated before and after Spark deals them out by the view's key; ``at_once``: in one task."""
+        return self._step(private_session(self.spark), only).frame(at_once=at_once)
 
     def streamed(self) -> DataFrame:
         """Every row as a group of its own, in the order of the file; one partition for each stretch without skew."""
