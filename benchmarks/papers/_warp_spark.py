@@ -65,8 +65,10 @@ def _session() -> SparkSession:
     return session("local[2]", {"spark.driver.memory": "12g", "spark.sql.shuffle.partitions": "2"})
 
 
-def end_to_end(path: Path, blocks: int, features: int, folder: Path, note: Callable[[str], None]) -> dict[str, Any]:
-    """Median seconds per query on disk and in memory; the answers of all arms are compared first."""
+def end_to_end(
+    path: Path, blocks: int, features: int, folder: Path | None, note: Callable[[str], None]
+) -> dict[str, Any]:
+    """Seconds per query over files in ``folder``, or in memory without one; the answers of all arms are compared."""
     from pyspark.sql import functions as F
 
     spark = _session()
@@ -83,17 +85,16 @@ def end_to_end(path: Path, blocks: int, features: int, folder: Path, note: Calla
     frames = {}
     for name, frame in spread.items():
         part = F.expr(f"CAST(least({_PARTITIONS} * {BLOCK} DIV {counts[name]}, {_PARTITIONS - 1}) AS INT)")
-        ordered = frame.repartitionById(_PARTITIONS, part).sortWithinPartitions(BLOCK)
-        target = str(folder / name)
-        options = {"parquet.block.row.count.limit": str(max(1000, block_rows)), "parquet.page.row.count.limit": "20000"}
-        ordered.write.options(**options).mode("overwrite").parquet(target)
-        frames[name] = spark.read.parquet(target)
-        note(f"{name}: written")
+        frames[name] = frame.repartitionById(_PARTITIONS, part).sortWithinPartitions(BLOCK)
+        if folder is not None:
+            options = {"parquet.block.row.count.limit": max(1000, block_rows), "parquet.page.row.count.limit": 20_000}
+            frames[name].write.options(**options).parquet(str(folder / name))
+            frames[name] = spark.read.parquet(str(folder / name))
+            note(f"{name}: written")
     rng = np.random.default_rng(2)
     asked = [(sql, logged([sql], schema)[0]) for t in TEMPLATES for sql in queries(t, _EACH, rng)]
-    found = [_time(spark, frames, learned, asked, where == "in memory", note) for where in ("on disk", "in memory")]
-    memory = found[-1]
-    return {"rows": rows, "queries": found, "ratio": memory["range"] / memory["WARP"]}
+    found = _time(spark, frames, learned, asked, folder is None, note)
+    return {"": "in memory" if folder is None else "on disk", "rows": rows, **found}
 
 
 def learn(whole: DataFrame, schema: TableSchema, rows: int, block_rows: int, features: int) -> Learned:
@@ -169,7 +170,7 @@ def _time(
     note: Callable[[str], None],
 ) -> dict[str, Any]:
     """Mean over the queries of each arm's median seconds. One layout is cached at a time, so that it fits."""
-    found: dict[str, Any] = {"": "in memory" if cached else "on disk"}
+    found: dict[str, Any] = {}
     answers: dict[str, list[str]] = {}
     for name, frame in frames.items():
         view = f"by_{name.lower()}"
@@ -191,7 +192,7 @@ def _time(
                 answers.setdefault(arm, []).append(str(spark.sql(sql).collect()))
                 times.append(median(interleaved({arm: lambda sql=sql: spark.sql(sql).collect()}, rounds)[arm]))
             found[arm] = sum(times) / len(times)
-            note(f"{found['']}, {arm}: {found[arm]:.3f} s")
+            note(f"{arm}: {found[arm]:.3f} s")
         frame.unpersist(blocking=True)
     for arm in answers:
         assert answers[arm] == answers["range"], f"{arm} answers differently"

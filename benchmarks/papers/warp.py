@@ -26,6 +26,7 @@ Rows = list[dict[str, Any]]
 BLOCKS = 12_000  # 143 in each month, as 50,000 rows each make of the paper's 600 million
 FEATURES = 15
 SWEPT_ROWS = 600_000  # of the table, in as many blocks, for the many runs of a sweep
+TIMES_COUNT_FROM = 30_000_000  # rows in memory: with fewer the floor of a Spark job is most of a query's time
 NOTE = "The paper's absolute percentages (1.8 and 0.2) lie below what these queries want; only ratios are comparable."
 
 
@@ -97,8 +98,8 @@ def judge(goals: Goals, results: Mapping[str, Any]) -> None:
         trained = [r["scanned %"] for r in e2["training"]]
         goals.at_least("E2 8 training queries / 800", trained[0] / trained[-1], 1.2)
         goals.at_most("E2 800 training queries / 240 (it flattens)", trained[-1] / trained[-2], 1.05)
-    if spark := results.get("Spark"):
-        goals.at_least("E1 in memory: range / WARP, seconds", spark["ratio"], 3.0)
+    if (spark := results.get("Spark")) and spark[0]["rows"] >= TIMES_COUNT_FROM:
+        goals.at_least("E1 in memory: range / WARP, seconds", spark[0]["range"] / spark[0]["WARP"], 3.0)
     if load := results.get("load"):
         goals.at_most("E3 load with WARP / plain load", load["ratio"], 3.0)
 
@@ -113,8 +114,7 @@ def write(results: Mapping[str, Any], goals: Goals, out: Path) -> None:
         parts += [f"## E2 {name}", table(rows, [name, "scanned %", "blocks", "vectors per month", *TEMPLATES])]
         lines(out / f"warp_{name}.png", rows, name, ["scanned %"])
     if spark := results.get("Spark"):
-        parts.append(f"## E1 and E5 on Spark, {spark['rows']:,} rows, seconds per query")
-        parts += [table(spark["queries"], list(spark["queries"][0]))]
+        parts += ["## E1 and E5 on Spark, seconds per query", table(spark, list(spark[0]))]
     if load := results.get("load"):
         parts += ["## E3 load", table([load], list(load))]
     save(out, "warp" if "E1" in results else "warp_spark", results, goals.checks, "\n\n".join(parts))
@@ -125,10 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1, help="TPC-H scale factor")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, and no sweeps")
     parser.add_argument("--no-spark", action="store_true", help="tuple counts only")
-    parser.add_argument("--spark-scale", type=float, help="another scale factor for the times of queries on Spark")
+    parser.add_argument("--spark-scale", type=float, help="another scale factor for queries in memory")
     parser.add_argument("--no-sweeps", action="store_true")
     parser.add_argument("--only-spark", action="store_true", help="times on Spark only")
-    parser.add_argument("--no-load", action="store_true", help="without the load")
+    parser.add_argument("--no-load", action="store_true", help="on Spark only the queries in memory")
     parser.add_argument("--out", type=Path, default=CACHE / "bench" / "papers")
     told = parser.parse_args(arguments)
     told.out.mkdir(parents=True, exist_ok=True)
@@ -144,9 +144,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if not told.no_load:
             results["load"] = load(denormalised(told.scale), BLOCKS, note)
-        with tempfile.TemporaryDirectory() as folder:
-            large = denormalised(told.spark_scale or told.scale)
-            results["Spark"] = end_to_end(large, BLOCKS, FEATURES, Path(folder), note)
+        large = denormalised(told.spark_scale or told.scale)
+        results["Spark"] = [end_to_end(large, BLOCKS, FEATURES, None, note)]
+        if not told.no_load:
+            with tempfile.TemporaryDirectory() as folder:
+                results["Spark"].append(end_to_end(denormalised(told.scale), BLOCKS, FEATURES, Path(folder), note))
     goals = Goals()
     judge(goals, results)
     write(results, goals, told.out)
