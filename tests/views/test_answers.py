@@ -36,7 +36,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 wh.ingest(table, rows(rng, 1500), f"batch {number}")
         for table in _TABLES:
             for n in range(5):
-                views[table].append(random_view(rng, table, exact=n % 2 == 0))
+                views[table].append(random_view(rng, table, exact=n % 2 == 0, sketches=True))
                 wh.create_view(f"{table}_{n}", views[table][-1])
         wh.maintain()
         for table in _TABLES:

@@ -50,7 +50,8 @@ def as_text(rewritten: exp.Select) -> str:
     if _ESTIMATED not in sql.lower():
         return sql
     call = re.compile(rf"{_ESTIMATED}\(((?:`{_VIEW}`\.)?`(?:[^`]|``)*`)\)", re.I)
-    return call.sub(lambda m: estimate_text(merged_text(m[1], duck=False), duck=False), sql)
+    # Over the table it is never null, and Spark would say so of its column.
+    return call.sub(lambda m: f"coalesce({estimate_text(merged_text(m[1], duck=False), duck=False)}, 0L)", sql)
 
 
 _LEAVES = (exp.DataType, exp.Identifier, exp.Var, exp.Star)
