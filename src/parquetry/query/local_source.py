@@ -24,7 +24,7 @@ from parquetry.storage.store import Store
 NAME = "pick_row_groups"
 
 # Rough milliseconds, measured on lineitem with row groups of 1,024 to 122,880 rows; only the order matters.
-_FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.01, 0.6e-5
+_FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.02, 0.6e-5
 _NUMBERED_PER_FILE = 0.4
 _MOST_NUMBERED = 32  # files that are read one by one, and ranges of rows in all of them
 _PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 2.6, 0.1, 0.08, 2.8e-5

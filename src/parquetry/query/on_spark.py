@@ -15,6 +15,7 @@ from parquetry.query.damage import find_damage
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.frames import scan, snapshot_frame
+from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
 from parquetry.views.normalize import quoted
 from parquetry.views.project import visible_columns, visible_rows
@@ -47,9 +48,7 @@ class SparkExecutor:
             elif t.state.view is not None:
                 table = _visible(scan(session, self._store, schema, t.deltas, t.files), t)
             else:
-                table = scan(session, self._store, schema, t.deltas, t.files).select(
-                    *[f"`{n.replace('`', '``')}`" for n in schema.names]
-                )
+                table = scan(session, self._store, schema, t.deltas, t.files).drop(ORDER)
             table.createOrReplaceTempView(name)
         frame = session.sql(plan.bound.sql)
         frame._parquetry_snapshot = plan.snapshot  # type: ignore[attr-defined]  # pinned while the frame lives

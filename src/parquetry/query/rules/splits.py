@@ -99,10 +99,10 @@ def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | 
         return Refusal("workers read local storage roots only")
     if ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
         return Refusal(f"a column is called {ROW_NUMBER}, which workers call the number of a row in its file")
-    if unsplittable := _mixed(t, t.index, t.keep):
-        return Refusal(unsplittable)
     if asked is None and not _pays(plan):
         return Refusal(f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers")
+    if unsplittable := _mixed(t, t.index, t.keep):
+        return Refusal(unsplittable)
     parts = plan_in_parts(plan.bound.sql, next(iter(plan.tables)), t.state.readable, local, t.rows)
     if isinstance(parts, PartialPlan):
         return parts
