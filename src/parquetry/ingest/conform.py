@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
-from parquetry.storage.failure import in_task, shown, shown_row
+from parquetry.storage.failure import in_task, shown_row, unfit
 from parquetry.storage.frames import spark_schema
 from parquetry.storage.merge import ORDER
 from parquetry.storage.pieces import DIGEST
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
-_VALUE = literal("value '")
 _MASK_BITS = 62  # of a bigint, so that adding bits never overflows
 
 
@@ -107,9 +106,8 @@ def _narrowed(value: str, source: Any, column: Column, table: str, row: str, wan
             table=table,
             column=column.name,
         )
-    wrong = literal(f"' does not fit column '{column.name}' of type {to}; row ")
-    message = f"concat({_VALUE}, {shown(value)}, {wrong}, {row})"
-    return f"CASE WHEN {value} IS NULL OR ({kept}) THEN {narrow} ELSE {in_task(message, to)} END"
+    otherwise = in_task(unfit(value, column.name, to, row), to)
+    return f"CASE WHEN {value} IS NULL OR ({kept}) THEN {narrow} ELSE {otherwise} END"
 
 
 def _same_shape(have: str, want: str) -> bool:

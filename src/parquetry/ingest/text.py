@@ -18,7 +18,7 @@ from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
 from parquetry.spark import exact_path
-from parquetry.storage.failure import in_python, in_task, shown, shown_row
+from parquetry.storage.failure import in_python, in_task, shown, shown_row, unfit
 from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 _SCAN_BYTES = 8 << 20
 _BROKEN, _FILE = "__broken", "__file"
 _EMPTY = "\ue000empty"  # stands for a quoted empty text while Spark reads: it would make it null
-_VALUE = literal("value '")
 _DAY = r"\d{4,}-\d{1,2}-\d{1,2}"
 _TIME = rf"{_DAY}([ T]\d{{1,2}}:\d{{1,2}}(:\d{{1,2}}(\.\d{{0,6}}0*)?)?"
 _ZONE = r"\s*(Z|UTC|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/]+)?"
@@ -161,8 +160,7 @@ def _typed(text: str, column: Column, row: str) -> str:
         doubts.append(f"NOT {text} RLIKE {pattern}")
     if to in ("float", "double"):
         doubts.append(f"(abs({value}) = double('inf') AND NOT contains(lower({text}), 'inf'))")
-    wrong = literal(f"' does not fit column '{column.name}' of type {to}; row ")
-    message = f"concat({_VALUE}, {shown(text)}, {wrong}, {row}, ' of ', {_FILE})"
+    message = f"concat({unfit(text, column.name, to, row)}, ' of ', {_FILE})"
     return f"CASE WHEN {text} IS NOT NULL AND ({' OR '.join(doubts)}) THEN {in_task(message, to)} ELSE {value} END"
 
 

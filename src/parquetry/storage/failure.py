@@ -10,6 +10,7 @@ from parquetry.errors import DataError, ParquetryError, StorageError
 from parquetry.storage.spark_text import literal
 
 _MARK, _END = "PARQUETRY-DATA<<", ">>"
+_VALUE = literal("value '")
 _SHOWN = 200  # characters of a value or row
 _SHOWN_COLUMNS = 8  # of a row
 _MEND = "nothing was written. Mend the data and ingest it again"
@@ -35,6 +36,12 @@ def shown_row(fields: Sequence[str]) -> str:
     """The first of a row's fields as a message shows them."""
     first = f"struct({', '.join(fields[:_SHOWN_COLUMNS])})"
     return shown(f"to_json({first}, map('ignoreNullFields', 'false'))")
+
+
+def unfit(value: str, column: str, to: str, row: str) -> str:
+    """SQL of the message that a value is none of its column's type; ``row`` is SQL as well."""
+    wrong = literal(f"' does not fit column '{column}' of type {to}; row ")
+    return f"concat({_VALUE}, {shown(value)}, {wrong}, {row})"
 
 
 def explain_failure(error: Exception, table: str) -> ParquetryError:
