@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +65,12 @@ def write_files(
     blocks: int = 1,
     describe: Callable[[pa.Table], str] | None = None,
     sorted_by: int | None = None,
+    read: Callable[[], Iterator[pa.RecordBatch]] | None = None,
 ) -> WrittenFiles:
     """Sorts and writes ``frame`` as stretches of a delta's run, one for each task.
 
     With ``sorted_by`` the partitions of the frame are such stretches already, each sorted by so many leading key
-    columns, and Spark neither deals nor sorts them again.
+    columns, and Spark neither deals nor sorts them again. With ``read`` the one task gets its rows from there.
     """
     order = [BLOCK] if BLOCK in frame.columns else []
     order += [f"`{k.replace('`', '``')}`" for k in schema.key]
@@ -88,7 +89,7 @@ def write_files(
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
     extra_from = settings.row_group_rows if tasks == 1 else 0
-    writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by)
+    writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by, read)
     # A closure, not the object itself: Spark asks the function for its name.
     ordered_run = run if sorted_by is not None else run.sortWithinPartitions(*order)
     results = ordered_run.mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
@@ -117,6 +118,7 @@ def write_delta(
     expected_rows: int | None = None,
     kept: Sequence[KeptFile] = (),
     sorted_by: int | None = None,
+    read: Callable[[], Iterator[pa.RecordBatch]] | None = None,
 ) -> Written:
     """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
@@ -136,6 +138,7 @@ def write_delta(
         blocks=blocks,
         describe=describe,
         sorted_by=sorted_by,
+        read=read,
     )
     rows_in, digest = made.rows_in, made.digest
     if expected_rows is not None and rows_in != expected_rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -55,7 +56,8 @@ def in_pieces(
 ) -> Iterator[pa.Table]:
     """The run in pieces of some row groups, sorted and, for keyed tables, with equal keys merged.
 
-    Rows sorted by a part of the key only are sorted by the rest inside each of its values (NA-32).
+    Rows sorted by a part of the key only are sorted by the rest inside each of its values (NA-32). Rows sorted by
+    none of it are merged all together: they must fit into memory.
     """
     if not schema.keyed:
         for batch in batches:
@@ -71,6 +73,7 @@ def in_pieces(
     count = 0
     carry: pa.Table | None = None  # the merged last keys of the piece before: more of their rows may follow
     prefix = [BLOCK, *schema.key[:sorted_by]]
+    piece_rows = sys.maxsize if sorted_by == 0 else _MERGE_ROWS
     given = b""  # the last prefix that was given out
 
     def merged() -> pa.Table:
@@ -83,7 +86,7 @@ def in_pieces(
     for batch in batches:
         waiting.append(_with_block(batch))
         count += batch.num_rows
-        if count >= _MERGE_ROWS:
+        if count >= piece_rows:
             table = merged()
             done = table.num_rows - _last_alike(table, prefix if sorted_by is not None else ())
             carry = table.slice(done).select(waiting[0].schema.names)

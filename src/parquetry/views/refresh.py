@@ -29,6 +29,7 @@ from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
 from parquetry.views.changes import Step
 from parquetry.views.classes import ViewClass, initial_values, plan_class
+from parquetry.views.direct import direct_reader
 from parquetry.views.normalize import quoted
 from parquetry.views.skew import Cluster, between, cluster
 
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 LEASE_S = 60.0
 _TASK_BYTES = 64 << 20
 AT_ONCE_ROWS = 1 << 20
-"""Rows of one table up to which a single task aggregates before it sorts: streaming would send them all to Python."""
+"""Rows of one table up to which a single task aggregates before it sorts: streaming would send them all to Python.
+
+Where it can, that task reads the table's files itself.
+"""
 
 
 def refresh(
@@ -108,9 +112,14 @@ class RefreshWork:
         view, at_once = self.view, self._at_once(deltas)
         streams = self.how.number < 3 and not at_once
         tasks = 1 if at_once or streams else tasks
-        made = self.streamed() if streams else self.shuffled(at_once=at_once)
+        read = direct_reader(self.store, view, sources_of(self.state, view)[0], deltas) if at_once else None
+        frame, sorted_by = self.spark.range(0, 1, 1, 1), 0 if read else None
+        if read is None:
+            made = self.streamed() if streams else self.shuffled(at_once=at_once)
+            frame = with_blocks(self._stored(made), view.layout)
+            sorted_by = self.how.shared if streams else None
         return write_delta(
-            with_blocks(self._stored(made), view.layout),
+            frame,
             store=self.store,
             table_id=view.table_id,
             delta_id=self.delta_id,
@@ -123,7 +132,8 @@ class RefreshWork:
             tasks=tasks,
             times=(min(d.t_lo for d in deltas), self.until),
             kept=kept,
-            sorted_by=self.how.shared if streams else None,
+            sorted_by=sorted_by,
+            read=read,
         )
 
     def _at_once(self, deltas: Sequence[Delta]) -> bool:

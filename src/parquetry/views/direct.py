@@ -1,0 +1,87 @@
+"""A small delta of a table read by the very task that writes the view's: no row passes through the JVM.
+
+Only for views of plain columns of one table: whatever is computed or filtered is left to Spark, whose meaning counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.model.delta import Delta
+from parquetry.model.distinct import FUNCTION as DISTINCT
+from parquetry.model.schema import TableSchema
+from parquetry.model.state import TableState
+from parquetry.model.types import is_float
+from parquetry.model.view import ViewSpec
+from parquetry.storage.merge import ORDER
+from parquetry.storage.store import Store
+
+_EVERY_ROW = "*"
+
+
+@dataclass(frozen=True)
+class DirectReader:
+    """The rows of ``paths``, each as a group of its own: what ``classes.initial_values`` makes of them on Spark."""
+
+    store: Store
+    paths: tuple[str, ...]
+    schema: TableSchema  # of the view
+    values: tuple[tuple[str, str, bool], ...]  # of each stored column: its name, the table's column, and if it counts
+
+    def __call__(self) -> Iterator[pa.RecordBatch]:
+        wanted = sorted({source for _, source, _ in self.values} - {_EVERY_ROW})
+        for path in self.paths:
+            with self.store.open_input(path) as stream, pq.ParquetFile(stream) as file:
+                yield from self._grouped(file.read(wanted, use_threads=False)).to_batches()
+
+    def _grouped(self, table: pa.Table) -> pa.Table:
+        made = {name: self._value(table, source, counts, name) for name, source, counts in self.values}
+        made[ORDER] = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
+        return pa.table({name: made[name] for name in (*self.schema.names, ORDER)})
+
+    def _value(self, table: pa.Table, source: str, counts: bool, name: str) -> pa.ChunkedArray | pa.Array:
+        if source == _EVERY_ROW:
+            return pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
+        column = table.column(source)
+        if counts:
+            return pc.is_valid(column).cast(pa.int64())
+        # Not every integer is a double: an average rounds them, as Spark does.
+        return column.cast(self.schema.column(name).arrow, safe=False)
+
+
+def direct_reader(store: Store, view: TableState, table: TableState, deltas: Sequence[Delta]) -> DirectReader | None:
+    """What reads these deltas for the view; None where Spark has to."""
+    assert view.view is not None
+    spec = view.view.spec
+    if spec.where or spec.how != "merge" or len(spec.sources) > 1 or view.layout is not None or table.view is not None:
+        return None
+    if any(d.schema_id != table.schema_id for d in deltas):
+        return None
+    values = _values(spec, {c.name.lower(): c.name for c in table.schema.columns})
+    floats = any(is_float(view.schema.column(k).arrow) for k in view.schema.key)  # of which some are equal yet differ
+    if values is None or floats:
+        return None
+    paths = tuple(f.path for d in deltas for f in d.files if not f.extra)
+    return DirectReader(store, paths, view.schema, values)
+
+
+def _values(spec: ViewSpec, columns: dict[str, str]) -> tuple[tuple[str, str, bool], ...] | None:
+    found = []
+    for c in spec.columns:
+        source = c.argument if c.argument == _EVERY_ROW else columns.get(c.argument.strip("`").lower())
+        if source is None or c.function == DISTINCT:
+            return None
+        if c.function == "group":
+            found.append((c.name, source, False))
+            continue
+        stored = spec.stored(c)
+        if c.function != "count":
+            found.append((stored[0], source, False))
+        if c.function == "count" or len(stored) > 1:
+            found.append((stored[-1], source, True))
+    return tuple(found)
