@@ -8,6 +8,7 @@ from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,18 @@ def _parse(text: str, target: str) -> Constant | None:
 
 
 def type_name_of(to: exp.DataType) -> str | None:
+    if isinstance(to.this, exp.DType) and not any(v for k, v in to.args.items() if k != "this"):
+        return _plain_type_name(to.this)
+    return _type_name_of(to)
+
+
+@lru_cache
+def _plain_type_name(kind: exp.DType) -> str | None:
+    """Of a type without parts: writing it as text would take longer than anything else about a constant."""
+    return _type_name_of(exp.DataType(this=kind))
+
+
+def _type_name_of(to: exp.DataType) -> str | None:
     from parquetry.errors import SchemaError
     from parquetry.model.types import arrow_type, type_name
 
