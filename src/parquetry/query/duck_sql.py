@@ -226,7 +226,7 @@ class Expressions:
             target = common_type(target, i.type) if target else None
         if target is None or (any(texts) and not all(texts)):
             raise Refused("an IN list of mixed types")
-        inside = ", ".join(convert(i, target) for i in items)
+        inside = ", ".join(_whole_number(i) or convert(i, target) for i in items)
         name = named("({} IN ({}))", [x], listed(items))
         return computed("boolean", f"({convert(x, target)} IN ({inside}))", name, [x, *items])
 
@@ -343,3 +343,9 @@ class Expressions:
 
 def _shown(e: exp.Expr) -> str:
     return e.sql("spark")[:60]
+
+
+def _whole_number(t: Typed) -> str:
+    """A constant integer as a bare number: a list of casts takes DuckDB longer to bind than to look up."""
+    c = t.constant
+    return str(c.value) if c is not None and c.type in INTEGRAL and c.value is not None else ""

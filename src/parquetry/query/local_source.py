@@ -8,8 +8,11 @@ more than a few, but fewer than min/max would, DuckDB is told the numbers of the
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,7 @@ _FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.02
 _NUMBERED_PER_FILE = 0.4
 _MOST_NUMBERED = 32  # files that are read one by one, and ranges of rows in all of them
 _PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 2.6, 0.1, 0.08, 2.8e-5
+_PLAIN_PER_VALUE = 0.9e-5  # of columns with plain types
 
 
 @dataclass
@@ -36,7 +40,7 @@ class Source:
 
     sql: str
     table: TablePlan
-    streams: dict[str, pa.RecordBatchReader] = field(default_factory=dict)
+    streams: dict[str, pa.RecordBatchReader | pa.Table] = field(default_factory=dict)
     bytes: int = 0
     rows: int = 0
     groups: int = 0
@@ -62,7 +66,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
 
     ``pick`` allows row groups to be picked. A column that a delta is too old to have is null there.
     """
-    groups = t.row_groups() if pick and _picking_pays(t, len(names)) else {}
+    groups = t.row_groups() if pick and _picking_pays(t, names) else {}
     numbered = t.row_ranges() if pick and not groups and _numbering_pays(t, len(names)) else {}
     source = Source("", t)
     scans: dict[tuple[int, int], list[str]] = {}
@@ -78,7 +82,8 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
         if groups:
             name = f"__picked_{t.state.table_id}_{len(selects)}"
             stored = [n for n in names if n in had] or [t.state.schema.key[0]]
-            source.streams[name] = _stream(source, store, {p: groups[p] for p in paths}, stored)
+            picked = _table if _plain(t, stored) else _stream
+            source.streams[name] = picked(source, store, {p: groups[p] for p in paths}, stored)
             relations = [name]
         elif numbered:
             relations = [_numbered(store.url(p), numbered[p]) for p in paths]
@@ -111,22 +116,54 @@ def _numbering_pays(t: TablePlan, columns: int) -> bool:
     return t.groups_read <= _MOST_NUMBERED and spared > _NUMBERED_PER_FILE * len(t.files)
 
 
-def _picking_pays(t: TablePlan, columns: int) -> bool:
+def _picking_pays(t: TablePlan, names: Sequence[str]) -> bool:
     """Whether reading the kept row groups only is expected to be sooner done than DuckDB over their files."""
     if t.index is None or t.keep is None:
         return False
     in_files = int(t.index.groups_of_path[np.unique(t.index.path_of[t.keep])].sum())
-    files = len(t.files)
+    files, columns = len(t.files), len(names)
     whole = (
         _FILES_MS
         + _FILES_PER_FILE * files
         + _FILES_PER_GROUP * in_files
         + _FILES_PER_VALUE * t.rows_by_statistics * columns
     )
-    picked = (
-        _PICKED_MS + _PICKED_PER_FILE * files + _PICKED_PER_GROUP * t.groups_read + _PICKED_PER_VALUE * t.rows * columns
-    )
+    per_value = _PLAIN_PER_VALUE if _plain(t, names) else _PICKED_PER_VALUE
+    picked = _PICKED_MS + _PICKED_PER_FILE * files + _PICKED_PER_GROUP * t.groups_read + per_value * t.rows * columns
     return picked < whole
+
+
+def _plain(t: TablePlan, names: Sequence[str]) -> bool:
+    """Whether filters on these columns mean the same in an Arrow table's scan, into which DuckDB pushes them.
+
+    NaN compares otherwise there, and decimals and timestamps would have to be converted.
+    """
+    return all(_is_plain(t.state.schema.column(n).arrow) for n in names)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_string(kind))
+
+
+def _table(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.Table:
+    """The picked rows at once, files side by side: sooner done than a stream, which is read with one thread."""
+    read = list(_readers().map(lambda path: read_row_groups(store, path, groups[path], columns), groups))
+    first, *more = (
+        _counted(source, rows, size, len(groups[path])) for path, (rows, size) in zip(groups, read, strict=True)
+    )
+    return pa.concat_tables([first, *(rows.cast(first.schema) for rows in more)])
+
+
+@lru_cache(maxsize=1)
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="row-groups")
+
+
+def _counted(source: Source, rows: pa.Table, size: int, groups: int) -> pa.Table:
+    source.bytes += size
+    source.rows += rows.num_rows
+    source.groups += groups
+    return rows
 
 
 def _stream(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.RecordBatchReader:
@@ -136,11 +173,7 @@ def _stream(source: Source, store: Store, groups: dict[str, list[int]], columns:
 
     def read() -> pa.Table:
         path, ordinals = next(files)
-        rows, size = read_row_groups(store, path, ordinals, columns)
-        source.bytes += size
-        source.rows += rows.num_rows
-        source.groups += len(ordinals)
-        return rows
+        return _counted(source, *read_row_groups(store, path, ordinals, columns), len(ordinals))
 
     first = read()
 

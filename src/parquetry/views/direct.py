@@ -20,6 +20,7 @@ from parquetry.model.types import is_float
 from parquetry.model.view import ViewSpec
 from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
+from parquetry.views.normalize import quoted
 
 _EVERY_ROW = "*"
 
@@ -62,7 +63,7 @@ def direct_reader(store: Store, view: TableState, table: TableState, deltas: Seq
         return None
     if any(d.schema_id != table.schema_id for d in deltas):
         return None
-    values = _values(spec, {c.name.lower(): c.name for c in table.schema.columns})
+    values = _values(spec, {quoted(c.name.lower()): c.name for c in table.schema.columns})
     floats = any(is_float(view.schema.column(k).arrow) for k in view.schema.key)  # of which some are equal yet differ
     if values is None or floats:
         return None
@@ -73,7 +74,7 @@ def direct_reader(store: Store, view: TableState, table: TableState, deltas: Seq
 def _values(spec: ViewSpec, columns: dict[str, str]) -> tuple[tuple[str, str, bool], ...] | None:
     found = []
     for c in spec.columns:
-        source = c.argument if c.argument == _EVERY_ROW else columns.get(c.argument.strip("`").lower())
+        source = c.argument if c.argument == _EVERY_ROW else columns.get(c.argument)
         if source is None or c.function == DISTINCT:
             return None
         if c.function == "group":
