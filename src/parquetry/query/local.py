@@ -22,11 +22,7 @@ from parquetry.views.project import visible_columns, visible_rows
 
 PUSH_KEY_FILTER = "push_key_filter"
 
-_FEW_ROWS = 1 << 20
-"""Rows read up to which a statement is executed at once: DuckDB binds that of a relation twice, 1.5 ms each.
-
-Executing copies the result once more, of which it warns every time.
-"""
+# See LocalExecutor.run: the rows that are copied are few.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
 
@@ -56,8 +52,10 @@ class LocalExecutor:
 
         try:
             text = local_statement(plan, scan)
-            few = sum(t.rows for t in plan.tables.values()) <= _FEW_ROWS
-            table = (cursor.execute(text) if few else cursor.sql(text)).to_arrow_table()
+            # DuckDB binds a relation's text twice. Executing it at once copies the result once more and leaves no
+            # figures of what was read; picked rows are few, and were counted here.
+            picked = bool(sources) and all(s.streams for s in sources)
+            table = (cursor.execute(text) if picked else cursor.sql(text)).to_arrow_table()
         except (duckdb.Error, pa.ArrowException, OSError) as e:
             first = str(e).splitlines()[0]
             failed = any(s.error for s in sources)
