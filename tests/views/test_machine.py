@@ -22,7 +22,7 @@ from tests.views.view_machine import ViewMachine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEPS = int(os.environ.get("PARQUETRY_MACHINE_STEPS", "16"))
+STEPS = int(os.environ.get("PARQUETRY_MACHINE_STEPS", "12"))
 SEED = int(os.environ.get("PARQUETRY_MACHINE_SEED", "1"))
 BEGIN = ({"prefix", "exact", "joined", "view"}, {"merged", "upserted", "joined", "view"})
 """The kinds of views that a run begins with, by its seed."""
