@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +50,7 @@ def deltas(folder: Path, spark: SparkSession, rows: int, queries: int) -> Rows:
     ]
     answers: dict[str, int] = {}
     for count in DELTA_COUNTS:
-        own = [sql.format(f"hits{count}") for sql in asked]
-        stored = [Path(wh.store.url(f.path)) for d in wh.catalog.state().table(f"hits{count}").deltas for f in d.files]
-        times = _least_times(wh, own, rounds=3)
-        cold = _least_times(wh, own, rounds=3, forgotten=stored)
+        times = _least_times(wh, [sql.format(f"hits{count}") for sql in asked], rounds=3)
         read, files = [], []
         for sql in asked:
             result = wh.sql(sql.format(f"hits{count}"), executor="local")
@@ -71,8 +66,6 @@ def deltas(folder: Path, spark: SparkSession, rows: int, queries: int) -> Rows:
                 "mean rows": float(np.mean(read)),
                 "p50 ms": percentile(times, 0.5),
                 "p99 ms": percentile(times, 0.99),
-                "p50 ms, cold": percentile(cold, 0.5),
-                "p99 ms, cold": percentile(cold, 0.99),
                 "p50 of the I/O model": modelled[False][count][0],
                 "p99 of the I/O model": modelled[False][count][1],
                 "p99 of the model, merged lazily": modelled[True][count][1],
@@ -83,28 +76,10 @@ def deltas(folder: Path, spark: SparkSession, rows: int, queries: int) -> Rows:
     return found
 
 
-def _least_times(wh: Warehouse, asked: list[str], rounds: int, forgotten: Sequence[Path] = ()) -> list[float]:
-    """Milliseconds of every query, the least of some rounds: what the machine does besides is not asked for.
-
-    Files that are ``forgotten`` before each query come from disk.
-    """
-
-    def timed(sql: str) -> float:
-        _forget(forgotten)
-        return float(wh.sql(sql, executor="local").stats["elapsed_ms"])
-
-    times = [[timed(sql) for sql in asked] for _ in range(rounds + 1)][1:]
+def _least_times(wh: Warehouse, asked: list[str], rounds: int) -> list[float]:
+    """Milliseconds of every query, the least of some rounds: what the machine does besides is not asked for."""
+    times = [[wh.sql(sql, executor="local").stats["elapsed_ms"] for sql in asked] for _ in range(rounds + 1)][1:]
     return [min(of_one) for of_one in zip(*times, strict=True)]
-
-
-def _forget(files: Sequence[Path]) -> None:
-    """Takes the files out of the page cache."""
-    for path in files:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
 
 
 def outage(folder: Path, spark: SparkSession, steps: int) -> Rows:

@@ -15,7 +15,7 @@ from parquetry.maintain.pick import Refresh
 
 def main() -> None:
     folder, seconds, rows = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-    os.nice(19)
+    os.nice(10)
     with parquetry.connect(folder, create=False) as wh:
         wh.ingest("hits", hits(rows, 7), tasks=1)
         next(iter(wh.maintaining()), None)

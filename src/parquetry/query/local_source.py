@@ -1,4 +1,4 @@
-"""What the local executor reads: whole files through DuckDB's own reader, or picked row groups as an Arrow stream.
+"""What the local executor reads: whole files through DuckDB's own reader, or picked row groups as Arrow data.
 
 DuckDB skips row groups by min/max, not by regions or precise boxes, and looks at every row group of a file to do so.
 Where a plan keeps few rows, handing it exactly the kept row groups reads fewer bytes and is sooner done. Where it keeps

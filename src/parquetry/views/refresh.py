@@ -113,8 +113,10 @@ class RefreshWork:
         streams = self.how.number < 3 and not at_once
         tasks = 1 if at_once or streams else tasks
         read = direct_reader(self.store, view, sources_of(self.state, view)[0], deltas) if at_once else None
-        frame, sorted_by = self.spark.range(0, 1, 1, 1), 0 if read else None
-        if read is None:
+        sorted_by: int | None
+        if read is not None:
+            frame, sorted_by = self.spark.range(0, 1, 1, 1), 0  # one row: it starts the one task
+        else:
             made = self.streamed() if streams else self.shuffled(at_once=at_once)
             frame = with_blocks(self._stored(made), view.layout)
             sorted_by = self.how.shared if streams else None
