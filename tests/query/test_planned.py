@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.query import engine
+from parquetry.query import engine, planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +38,46 @@ def _add(wh: Warehouse, keys: list[int]) -> None:
 
 
 def test_the_same_text_is_planned_once_for_each_version_and_set_of_rules(wh: Warehouse) -> None:
-    with mock.patch.object(engine, "bind", wraps=engine.bind) as bind:
+    with mock.patch.object(engine, "prune_tables", wraps=engine.prune_tables) as pruned:
         assert [wh.sql(QUERY, executor="local").rows() for _ in range(3)] == [[{"n": 2, "v": 5}]] * 3
-        assert bind.call_count == 1
+        assert pruned.call_count == 1
         wh.sql(QUERY, executor="local", off=["prune_minmax"]).rows()
-        assert bind.call_count == 2
+        assert pruned.call_count == 2
         _add(wh, [4])
         assert wh.sql(QUERY, executor="local").rows() == [{"n": 3, "v": 9}]
+        assert pruned.call_count == 3
+
+
+def test_the_same_text_is_bound_once_until_a_schema_changes(wh: Warehouse) -> None:
+    query = "SELECT count(*) AS n FROM t"
+    wh.create_view("w", "SELECT k % 2 AS odd, count(*) AS n FROM t GROUP BY k % 2")
+    wh.maintain()
+    with mock.patch.object(planned, "bind", wraps=planned.bind) as bind:
+        for n in (3, 4, 5):
+            found = wh.sql(query, executor="local")
+            assert found.rows() == [{"n": n}]
+            assert found.plan.view == "w"
+            _add(wh, [1 + n])
+        assert bind.call_count == 1
+        wh.add_column("t", "w", "int")
+        assert wh.sql(query, executor="local").rows() == [{"n": 6}]
+        assert bind.call_count == 2
+        wh.drop_view("w")
+        assert wh.sql(query, executor="local").plan.view is None
         assert bind.call_count == 3
+
+
+def test_what_was_read_is_measured_once_for_a_plan(wh: Warehouse) -> None:
+    first, again = (wh.sql(QUERY, executor="local").stats for _ in range(2))
+    for name in ("bytes_read", "rows_scanned", "blocks_read", "files_read", "rows_out"):
+        assert first[name] == again[name] > 0
+
+
+def test_many_plans_leave_in_the_order_of_their_use(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_MOST_BYTES", 4 * planned._BYTES)
+    for n in range(10):
+        assert wh.sql(f"SELECT count(*) AS n FROM t WHERE k > {n}", executor="local").rows()
+    assert 1 <= len(wh._engine._planned._plans) <= 4
 
 
 def test_a_remembered_plan_holds_no_snapshot(wh: Warehouse) -> None:

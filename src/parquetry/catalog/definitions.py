@@ -11,7 +11,7 @@ from parquetry.catalog.catalog import Catalog
 from parquetry.errors import SchemaError
 from parquetry.model.profile import Profile
 from parquetry.model.schema import Column, TableSchema
-from parquetry.model.settings import Settings
+from parquetry.model.settings import VIEW_GROUP_ROWS, Settings
 from parquetry.model.state import ChangeSchema, ChangeSettings, CreateTable, DropTable
 from parquetry.model.types import arrow_type, parse_columns, type_name
 
@@ -32,11 +32,14 @@ def schema_of(
     return columns
 
 
-def settings_under(profile: Profile | None, given: Settings | Mapping[str, Any] | None) -> Settings:
+def settings_under(
+    profile: Profile | None, given: Settings | Mapping[str, Any] | None, *, view: bool = False
+) -> Settings:
     """Settings as given, where nothing is said as the database's profile has them."""
     if isinstance(given, Settings):
         return given
-    start = Settings() if profile is None else profile.compiled(Settings())
+    start = Settings(row_group_rows=VIEW_GROUP_ROWS) if view else Settings()
+    start = start if profile is None else profile.compiled(start)
     return Settings.from_json({**start.to_json(), **(given or {})})
 
 

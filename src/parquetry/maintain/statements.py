@@ -25,7 +25,8 @@ def create_view(
 ) -> None:
     """Commits the view's definition; maintenance fills it."""
     state = catalog.state()
-    edit = create_view_edit(spark, state, name, query, order, definitions.settings_under(state.profile, settings))
+    made = definitions.settings_under(state.profile, settings, view=True)
+    edit = create_view_edit(spark, state, name, query, order, made)
     catalog.commit([edit], kind="create view", detail={"table": name, "sql": query})
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from parquetry.errors import SchemaError
 
+VIEW_GROUP_ROWS = 16_384
+"""``row_group_rows`` of views: most queries want few of a view's rows, and a scan of all of them is short."""
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -50,6 +50,11 @@ class State:
         """The columns that a query sees, by table."""
         return {t.name: t.readable for t in self.tables.values()}
 
+    @cached_property
+    def schemas(self) -> frozenset[tuple[str, int, int]]:
+        """Equal for two versions when every query means the same to both."""
+        return frozenset((t.name, t.table_id, t.schema_id) for t in self.tables.values())
+
     def table(self, name: str) -> TableState:
         found = self.tables.get(name) or self.tables.get(name.lower())
         if found is None:

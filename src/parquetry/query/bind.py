@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
@@ -15,6 +17,8 @@ from parquetry.query.references import find_references
 from parquetry.query.scopes import Ref
 from parquetry.workload.simplify import both
 from parquetry.workload.sql_text import parse_query
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,20 @@ class BoundQuery:
     refs: tuple[TableRef, ...]
     local: LocalPlan | Refusal
     tree: exp.Query | None = None  # of the text; whoever takes it apart has it alone
+    _found: dict[Hashable, Any] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @cached_property
     def sql(self) -> str:
         return self.written if isinstance(self.written, str) else self.written()
+
+    def once(self, what: Hashable, find: Callable[[], T]) -> T:
+        """What ``find`` finds, found once: it must follow from the text and the schemas, whatever the data."""
+        with self._lock:
+            if what not in self._found:
+                self._found[what] = find()
+            found: T = self._found[what]
+            return found
 
 
 def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:

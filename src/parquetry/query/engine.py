@@ -13,7 +13,7 @@ from parquetry.catalog import Catalog
 from parquetry.errors import QueryError
 from parquetry.layouts.prune import PROOFS
 from parquetry.model.freshness import ready
-from parquetry.query.bind import BoundQuery, TableRef, bind
+from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
@@ -81,7 +81,7 @@ class Engine:
         return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
 
     def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], wanted_splits: int | None) -> Plan:
-        plan = _bound_plan(bind(sql, snapshot.state.readable), snapshot, wanted, off)
+        plan = _bound_plan(self._planned.bound(sql, snapshot), snapshot, wanted, off)
         plan = views.choose_view(plan, self._priced)
         plan = executor.choose_executor(plan)
         return splits.cut_for_workers(plan, self._store, wanted_splits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,7 +21,7 @@ import pyarrow as pa
 from parquetry.model.distinct import SKETCH_TYPE
 from parquetry.query.plan import TablePlan
 from parquetry.storage.merge import ORDER, quote
-from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups
+from parquetry.storage.row_groups import ROW_NUMBER, chunk_bytes, footer_of, read_row_groups
 from parquetry.storage.store import Store
 
 NAME = "pick_row_groups"
@@ -31,6 +31,7 @@ _FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.02
 _NUMBERED_PER_FILE = 0.4
 _MOST_NUMBERED = 32  # files that are read one by one, and ranges of rows in all of them
 _PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 2.6, 0.1, 0.08, 2.8e-5
+_FEW_VALUES = 150_000  # are read sooner than handed to other threads
 _PLAIN_PER_VALUE = 0.9e-5  # of columns with plain types
 
 
@@ -40,17 +41,27 @@ class Source:
 
     sql: str
     table: TablePlan
+    columns: Sequence[str]
+    hot: bool  # it names tables in memory that hold the files
     streams: dict[str, pa.RecordBatchReader | pa.Table] = field(default_factory=dict)
     bytes: int = 0
     rows: int = 0
     groups: int = 0
     error: Exception | None = None
 
+    @property
+    def counted(self) -> bool:
+        """Whether what it reads is counted here: DuckDB need not be asked."""
+        return self.hot or bool(self.streams)
 
-def measured(cursor: Any, sources: Sequence[Source]) -> dict[str, int]:
+
+def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, int]:
     """What was really read: picked row groups as counted here, whole files as DuckDB counted them."""
-    picked, whole = [s for s in sources if s.streams], [s.table for s in sources if not s.streams]
-    size, rows, groups = (sum(getattr(s, n) for s in picked) for n in ("bytes", "rows", "groups"))
+    for s in sources:
+        if s.hot:
+            _count_kept(s, store)
+    whole = [s.table for s in sources if not s.counted]
+    size, rows, groups = (sum(getattr(s, n) for s in sources) for n in ("bytes", "rows", "groups"))
     if whole:
         profile = json.loads(cursor.get_profiling_information(format="json"))
         scanned, kept = _sum_of(profile.get("operator", []), "row_groups_scanned"), sum(t.groups_read for t in whole)
@@ -61,14 +72,16 @@ def measured(cursor: Any, sources: Sequence[Source]) -> dict[str, int]:
     return {"bytes_read": size, "rows_scanned": rows, "blocks_read": groups, "files_read": files}
 
 
-def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -> Source:
+def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, str]) -> Source:
     """The stored rows of ``t``, unmerged, in the columns ``names``; with the delta's place in time if ``t`` merges.
 
-    ``pick`` allows row groups to be picked. A column that a delta is too old to have is null there.
+    ``pick`` allows row groups to be picked; ``hot`` are tables in memory that hold all its files. A column that a delta
+    is too old to have is null there.
     """
+    pick = pick and not hot
     groups = t.row_groups() if pick and _picking_pays(t, names) else {}
     numbered = t.row_ranges() if pick and not groups and _numbering_pays(t, len(names)) else {}
-    source = Source("", t)
+    source = Source("", t, names, hot=bool(hot))
     scans: dict[tuple[int, int], list[str]] = {}
     for place, d in enumerate(t.deltas):
         for f in d.files:
@@ -85,6 +98,8 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool) -
             picked = _table if _plain(t, stored) else _stream
             source.streams[name] = picked(source, store, {p: groups[p] for p in paths}, stored)
             relations = [name]
+        elif hot:
+            relations = [hot[p] for p in paths]
         elif numbered:
             relations = [_numbered(store.url(p), numbered[p]) for p in paths]
         else:
@@ -146,8 +161,10 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _table(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.Table:
-    """The picked rows at once, files side by side: sooner done than a stream, which is read with one thread."""
-    read = list(_readers().map(lambda path: read_row_groups(store, path, groups[path], columns), groups))
+    """The picked rows at once, files side by side if they are worth a thread: sooner done than a stream, which is read
+    with one thread."""
+    threads = _readers().map if source.table.rows * len(columns) > _FEW_VALUES else map
+    read = list(threads(lambda path: read_row_groups(store, path, groups[path], columns), groups))
     first, *more = (
         _counted(source, rows, size, len(groups[path])) for path, (rows, size) in zip(groups, read, strict=True)
     )
@@ -157,6 +174,17 @@ def _table(source: Source, store: Store, groups: dict[str, list[int]], columns: 
 @lru_cache(maxsize=1)
 def _readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="row-groups")
+
+
+def _count_kept(source: Source, store: Store) -> None:
+    """Counts the kept row groups as if they were read: what a query costs does not depend on what lies in memory."""
+    t, kept = source.table, source.table.row_groups()
+    for path in t.files:
+        footer = footer_of(store, path)
+        ordinals = kept.get(path, []) if t.keep is not None else range(footer.num_row_groups)
+        source.rows += sum(footer.row_group(g).num_rows for g in ordinals)
+        source.bytes += chunk_bytes(footer, ordinals, source.columns)
+        source.groups += len(ordinals)
 
 
 def _counted(source: Source, rows: pa.Table, size: int, groups: int) -> pa.Table:

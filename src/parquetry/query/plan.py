@@ -106,6 +106,7 @@ class Plan:
     view: str | None = None  # the view that answers instead of the table
     asked: BoundQuery | None = None  # the user's own query, when a view answers it
     plan_ms: float = 0.0
+    read: dict[str, int] = field(default_factory=dict)  # by the first local run; files never change, so by any other
     scan: ScanPlan | None = None  # how Spark's part is cut for scan workers
 
     def decide(self, rule: str, decided: str, why: str = "", **changes: Any) -> Plan:

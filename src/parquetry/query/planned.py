@@ -1,4 +1,4 @@
-"""Plans of queries that were asked before: at the same version the same text has the same plan."""
+"""Queries that were asked before: bound once for each set of schemas, planned once for each version."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import replace
 
+from parquetry.query.bind import BoundQuery, bind
 from parquetry.query.plan import Plan
 from parquetry.query.snapshot import Snapshot
+from parquetry.storage.cache import Cache
 
-_MOST = 128  # each may hold a bit for every row group of a table
+_MOST_BYTES = 64 << 20  # of plans, and again of bound texts
+_BYTES = 64 << 10  # a small plan or bound text, roughly
 
 
 class Planned:
-    """The latest local plans. A Spark job takes so much longer than its plan that those are made anew.
-
-    They are kept with a snapshot that pins nothing: no version must stay because somebody once asked something.
-    """
+    """The latest queries. Plans are kept with a snapshot that pins nothing: no version must stay because somebody once
+    asked something. A Spark job takes so much longer than its plan that those are made anew."""
 
     def __init__(self) -> None:
+        self._bound = Cache(_MOST_BYTES)
         self._plans: OrderedDict[Hashable, Plan] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
+
+    def bound(self, sql: str, snapshot: Snapshot) -> BoundQuery:
+        state, weight = snapshot.state, _BYTES + 20 * len(sql)
+        return self._bound.get((sql, state.schemas), lambda: bind(sql, state.readable), lambda _: weight)
 
     def get(self, asked: Hashable, snapshot: Snapshot) -> Plan | None:
         """The plan, reading at ``snapshot``, whose version is part of ``asked``."""
@@ -37,5 +44,10 @@ class Planned:
             return
         with self._lock:
             self._plans[asked] = replace(plan, snapshot=Snapshot(plan.snapshot.state))
-            if len(self._plans) > _MOST:
-                self._plans.popitem(last=False)
+            self._bytes += _weight(plan)
+            while self._bytes > _MOST_BYTES:
+                self._bytes -= _weight(self._plans.popitem(last=False)[1])
+
+
+def _weight(plan: Plan) -> int:
+    return _BYTES + sum(t.keep.nbytes for t in plan.tables.values() if t.keep is not None)

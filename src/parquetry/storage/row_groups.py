@@ -34,9 +34,13 @@ def read_row_groups(store: Store, path: str, groups: Sequence[int], columns: Seq
     # One read per column chunk, without the gaps that a pre-buffered read would bridge.
     with store.open_input(path) as stream, pq.ParquetFile(stream, metadata=footer, pre_buffer=False) as file:
         rows = file.read_row_groups(list(groups), columns=list(columns), use_threads=False).select(list(columns))
+    return rows, chunk_bytes(footer, groups, columns)
+
+
+def chunk_bytes(footer: Any, groups: Sequence[int], columns: Sequence[str]) -> int:
+    """The bytes that these columns take in these row groups."""
     wanted = _leaves(footer, columns)
-    size = sum(footer.row_group(g).column(i).total_compressed_size for g in groups for i in wanted)
-    return rows, size
+    return sum(footer.row_group(g).column(i).total_compressed_size for g in groups for i in wanted)
 
 
 def _leaves(footer: Any, columns: Sequence[str]) -> list[int]:

@@ -11,12 +11,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 from sqlglot import exp
 
 from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
+from parquetry.model.settings import VIEW_GROUP_ROWS
 from parquetry.views.asked import Asked, NoMatch, owner_of, take_apart
 from parquetry.views.choose import choose
 from parquetry.views.define import AGGREGATES
@@ -24,7 +27,7 @@ from parquetry.workload.sql_text import parse_query
 
 _MOST_SHAPES = 30  # the most frequent shapes of the log, which candidates are made from
 _LEAST_REDUCTION = 10  # a joined candidate has at most a tenth of the table's rows
-_ROW_GROUP = 122_880.0  # rows: the least that a query reads of a view that has more
+_MOST_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -148,13 +151,20 @@ def suggest(
         return sizes[groups]
 
     kinds, weights = list(asked), np.array(list(asked.values()), float)
-    candidates = [_Candidate.of(c, asked, size) for c in _candidates(asked, size, rows)]
-    if not candidates:
+    shapes_made = _candidates(asked, size, rows)
+    if not shapes_made:
         return []
-    reads = np.array([[c.reads(s, size) for s in kinds] for c in candidates])
+    for _ in range(_MOST_ROUNDS):
+        candidates = [_Candidate.of(c, asked, size) for c in shapes_made]
+        reads = np.array([[c.reads(s, size) for s in kinds] for c in candidates])
+        chosen = choose(reads, weights, float(rows), np.array([c.rows for c in candidates]), most)
+        narrower = [s for s in _needed(kinds, reads[chosen], rows) if s not in shapes_made]
+        if not narrower:
+            break
+        shapes_made += narrower
     cost = np.full(len(kinds), float(rows))
     found: list[Suggestion] = []
-    for i in choose(reads, weights, float(rows), np.array([c.rows for c in candidates]), most):
+    for i in chosen:
         c, mine = candidates[i], reads[i] < cost
         before, after = (int((x[mine] * weights[mine]).sum()) for x in (cost, reads[i]))
         cost = np.minimum(cost, reads[i])
@@ -192,7 +202,7 @@ class _Candidate:
             if g not in s.fixed:
                 break
             share /= size(frozenset([g]))
-        return max(self.rows * share, min(self.rows, _ROW_GROUP))
+        return max(self.rows * share, min(self.rows, VIEW_GROUP_ROWS))
 
 
 def _candidates(asked: Counter[Shape], size: Callable[[frozenset[str]], float], rows: int) -> list[Shape]:
@@ -215,6 +225,19 @@ def _candidates(asked: Counter[Shape], size: Callable[[frozenset[str]], float], 
                 c |= s
         with_all_aggregates.append(c)
     return list(dict.fromkeys(with_all_aggregates))
+
+
+def _needed(kinds: Sequence[Shape], reads: np.ndarray, without: float) -> list[Shape]:
+    """What each of some views is really asked for when every query takes the one that it reads least of.
+
+    A view that was chosen first is often wider than what the others leave to it.
+    """
+    found = []
+    for view, own in enumerate(reads):
+        mine = np.flatnonzero((reads.argmin(axis=0) == view) & (own < without))
+        if mine.size:
+            found.append(reduce(or_, (kinds[int(q)] for q in mine)))
+    return found
 
 
 def _nearest(wide: Shape, left: Sequence[Shape], size: Callable[[frozenset[str]], float]) -> Shape:

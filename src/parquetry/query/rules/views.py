@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
 from parquetry.model.schema import TableSchema
+from parquetry.model.state import TableState
 from parquetry.query.bind import BoundQuery, TableRef, table_refs
 from parquetry.query.local_plan import LocalPlan, Refusal
 from parquetry.query.plan import Decision, Plan, TablePlan
@@ -28,6 +30,7 @@ Price = Callable[[Plan], Plan]
 
 @dataclass(frozen=True)
 class _Candidate:
+    view: TableState
     match: Match
     rows: int  # to read
 
@@ -44,32 +47,32 @@ def choose_view(plan: Plan, price: Price) -> Plan:
     itself = "the table itself" if len(tables) == 1 else "the tables themselves"
     if NAME in plan.off:
         return price(plan.decide(NAME, itself, f"rule '{NAME}' is off"))
-    try:
-        named = {t.name.lower(): (t.table_id, t.readable) for t in tables}
-        assert plan.bound.tree is not None
-        asked = take_apart(plan.bound.tree, named)
-    except NoMatch as e:
-        return price(plan.decide(NAME, itself, str(e)))
-    found, told = _matches(asked, views)
+    asked = _asked(plan)
+    if isinstance(asked, NoMatch):
+        return price(plan.decide(NAME, itself, str(asked)))
+    found, told = _matches(plan, asked, views)
     own = price(plan)
     if not found:
         return _told(plan, own, told)
-    candidates = [_Candidate(m, v.rows if v.whole else _rows(price(_read_by(plan, m)))) for v, m in found[:_PRICED]]
-    candidates.sort(key=lambda c: (c.rows, c.match.view.name))
+    candidates = [
+        _Candidate(v.view, match, v.rows if v.whole else _rows(price(_read_by(plan, v.view, match))))
+        for v, match in found[:_PRICED]
+    ]
+    candidates.sort(key=lambda c: (c.rows, c.view.name))
     least = _rows(own)
     chosen: tuple[_Candidate, Plan] | None = None
     for c in candidates:
         if chosen is not None or c.rows >= least:
-            other = f"{chosen[0].match.view.name} has {chosen[0].rows:,}" if chosen else f"{itself} {least:,}"
+            other = f"{chosen[0].view.name} has {chosen[0].rows:,}" if chosen else f"{itself} {least:,}"
             why = f"{c.rows:,} rows to read, {other}"
-            told.append(Decision(NAME, f"matched, not chosen: {c.match.view.name}", why))
+            told.append(Decision(NAME, f"matched, not chosen: {c.view.name}", why))
             continue
         try:
-            chosen = c, _over(plan, c.match)
+            chosen = c, _over(plan, c.view, c.match)
             why = f"{c.rows:,} rows to read instead of {least:,}"
-            told.insert(0, Decision(NAME, f"chosen: {c.match.view.name}", why))
+            told.insert(0, Decision(NAME, f"chosen: {c.view.name}", why))
         except NoMatch as e:
-            told.append(Decision(NAME, f"not matched: {c.match.view.name}", str(e)))
+            told.append(Decision(NAME, f"not matched: {c.view.name}", str(e)))
     for v, _ in found[_PRICED:]:
         why = f"{v.rows:,} rows, more than others that match"
         told.append(Decision(NAME, f"matched, not chosen: {v.view.name}", why))
@@ -78,16 +81,39 @@ def choose_view(plan: Plan, price: Price) -> Plan:
     return price(replace(chosen[1], decisions=(*plan.decisions, *told)))
 
 
-def _matches(asked: Asked, views: Sequence[ViewOver]) -> tuple[list[tuple[ViewOver, Match]], list[Decision]]:
+def _asked(plan: Plan) -> Asked | NoMatch:
+    named = {t.state.name.lower(): (t.state.table_id, t.state.readable) for t in plan.tables.values()}
+
+    def find() -> Asked | NoMatch:
+        assert plan.bound.tree is not None
+        try:
+            return take_apart(plan.bound.tree, named)
+        except NoMatch as e:
+            return e
+
+    return plan.bound.once(NAME, find)
+
+
+def _matches(
+    plan: Plan, asked: Asked, views: Sequence[ViewOver]
+) -> tuple[list[tuple[ViewOver, Match]], list[Decision]]:
     """The views that can answer the query, the smallest first, and why others cannot."""
+
+    def find(view: TableState) -> Match | NoMatch:
+        try:
+            return match_view(asked, view)
+        except NoMatch as e:
+            return e
+
     found, told = [], []
     for v in views:
-        try:
-            if not v.ready:
-                raise NoMatch("it is still being filled")
-            found.append((v, match_view(asked, v.view)))
-        except NoMatch as e:
-            told.append(Decision(NAME, f"not matched: {v.view.name}", str(e)))
+        match = plan.bound.once((NAME, v.view.table_id), partial(find, v.view))
+        if not v.ready:
+            match = NoMatch("it is still being filled")
+        if isinstance(match, NoMatch):
+            told.append(Decision(NAME, f"not matched: {v.view.name}", str(match)))
+        else:
+            found.append((v, match))
     return sorted(found, key=lambda f: (f[0].rows, f[0].view.name)), told
 
 
@@ -97,17 +123,35 @@ def _told(plan: Plan, priced: Plan, told: Sequence[Decision]) -> Plan:
     return replace(priced, decisions=(*plan.decisions, *told, *priced.decisions[before:]))
 
 
-def _read_by(plan: Plan, match: Match) -> Plan:
+def _read_by(plan: Plan, view: TableState, match: Match) -> Plan:
     """What the query reads over the view, without what it makes of it: enough to price it."""
+    return _with_tables(plan, view, match, plan.bound.once((NAME, view.table_id, "read"), lambda: _reads(plan, match)))
+
+
+def _reads(plan: Plan, match: Match) -> tuple[TableRef, ...]:
     if match.others:
-        return _with_tables(plan, match, table_refs(match.source(), _schemas(plan, match)))
+        return table_refs(match.source(), _schemas(plan, match))
     types = {c.name: c.type for c in match.view.schema.columns}
     wanted = both([predicate(c, types) for c in match.conditions()])
-    return _with_tables(plan, match, (TableRef(match.view.name, match.view.name, (), wanted, ()),))
+    return (TableRef(match.view.name, match.view.name, (), wanted, ()),)
 
 
-def _over(plan: Plan, match: Match) -> Plan:
+def _over(plan: Plan, view: TableState, match: Match) -> Plan:
     """The plan of the rewritten query, not yet merged or pruned."""
+
+    def find() -> BoundQuery | NoMatch:
+        try:
+            return _rewritten(plan, match)
+        except NoMatch as e:
+            return e
+
+    bound = plan.bound.once((NAME, view.table_id, "over"), find)
+    if isinstance(bound, NoMatch):
+        raise bound
+    return replace(_with_tables(plan, view, match, bound.refs), bound=bound, view=view.name, asked=plan.bound)
+
+
+def _rewritten(plan: Plan, match: Match) -> BoundQuery:
     local = plan_over_view(match, plan.bound.sql)
     if isinstance(local, Refusal) and isinstance(plan.bound.local, LocalPlan):
         raise NoMatch(f"only Spark can read the answer from it: {local.reason}")
@@ -116,8 +160,7 @@ def _over(plan: Plan, match: Match) -> Plan:
         refs = tuple(_with_columns(r, match, local) for r in table_refs(match.source(), _schemas(plan, match)))
     else:
         refs = table_refs(match.rewrite(names), _schemas(plan, match))
-    bound = BoundQuery(lambda: as_text(match.rewrite(names)), refs, local)
-    return replace(_with_tables(plan, match, refs), bound=bound, view=match.view.name, asked=plan.bound)
+    return BoundQuery(lambda: as_text(match.rewrite(names)), refs, local)
 
 
 def _with_columns(ref: TableRef, match: Match, local: LocalPlan) -> TableRef:
@@ -129,8 +172,8 @@ def _with_columns(ref: TableRef, match: Match, local: LocalPlan) -> TableRef:
     return replace(ref, columns=tuple(c for c, _ in joined.columns))
 
 
-def _with_tables(plan: Plan, match: Match, refs: tuple[TableRef, ...]) -> Plan:
-    view = match.view
+def _with_tables(plan: Plan, view: TableState, match: Match, refs: tuple[TableRef, ...]) -> Plan:
+    """``view`` is as it is now; a match may be older and knows only how it is defined."""
     own = tuple(r for r in refs if r.table == view.name)
     tables = {view.name: TablePlan(view, plan.snapshot.deltas(view), own, stored=True)}
     for name, t in plan.tables.items():

@@ -1,0 +1,125 @@
+"""Small files that are asked for again and again, as tables in DuckDB's memory (NA-27, hot data).
+
+To open a small Parquet file takes longer than to scan its rows. Data files never change, so a copy is never stale; it
+is made beside the queries, which read the file until the copy is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from parquetry.errors import StorageError
+from parquetry.query.plan import Plan
+from parquetry.storage.row_groups import footer_of
+from parquetry.storage.store import Store
+
+_MOST_FILE_BYTES = 4 << 20
+_MOST_BYTES = 256 << 20  # of memory, for all copies
+_VALUE_BYTES = 12  # of a value in memory, besides what it refers to
+_LEAST_ASKED = 2  # so often a file is read before it is copied
+_MOST_COUNTED = 4096
+
+
+@dataclass
+class _Copy:
+    name: str
+    weight: int
+    users: int = 0
+
+
+class HotFiles:
+    """Copies of small files; the least recently used leave first, but not while a query reads them."""
+
+    def __init__(self, store: Store, cursor: Callable[[], Any]) -> None:
+        self._store, self._cursor = store, cursor
+        self._lock = threading.Lock()
+        self._copies: OrderedDict[str, _Copy] = OrderedDict()
+        self._asked: Counter[str] = Counter()
+        self._made = 0
+        self._copier = ThreadPoolExecutor(1, thread_name_prefix="hot-files")
+        self._last: Future[None] | None = None
+
+    @contextmanager
+    def of(self, plan: Plan) -> Iterator[Mapping[str, str]]:
+        """The tables that hold the plan's files, by path; none of them unless all are there."""
+        files = [f for t in plan.tables.values() for d in t.deltas for f in d.files if f.path in t.files]
+        if not files or any(f.bytes > _MOST_FILE_BYTES for f in files):
+            yield {}
+            return
+        used = self._take([f.path for f in files])
+        try:
+            yield {path: copy.name for path, copy in used.items()}
+        finally:
+            with self._lock:
+                for copy in used.values():
+                    copy.users -= 1
+
+    def wait(self) -> None:
+        """Returns when all copies that were asked for are made."""
+        last = self._last
+        if last is not None:
+            last.result()
+
+    def close(self) -> None:
+        self._copier.shutdown(cancel_futures=True)
+
+    def _take(self, paths: list[str]) -> dict[str, _Copy]:
+        with self._lock:
+            if len(self._asked) > _MOST_COUNTED:
+                self._asked.clear()
+            self._asked.update(paths)
+            missing = [path for path in paths if path not in self._copies]
+            for path in missing:
+                # Asked for the second, fourth, eighth... time: one for which there was no room may have it later.
+                if self._asked[path] >= _LEAST_ASKED and self._asked[path].bit_count() == 1:
+                    self._last = self._copier.submit(self._copy, path)
+            if missing:
+                return {}
+            for path in paths:
+                self._copies.move_to_end(path)
+                self._copies[path].users += 1
+            return {path: self._copies[path] for path in paths}
+
+    def _copy(self, path: str) -> None:
+        import duckdb
+
+        try:
+            footer = footer_of(self._store, path)
+            encoded = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
+            weight = _VALUE_BYTES * footer.num_rows * footer.num_columns + 4 * encoded
+            cursor = self._cursor()
+            with self._lock:
+                if path in self._copies or not self._make_room(path, weight, cursor):
+                    return
+                self._made += 1
+                name = f"__hot_{self._made}"
+            url = self._store.url(path).replace("'", "''")
+            cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(['{url}'], hive_partitioning = false)")
+        except (duckdb.Error, pa.ArrowException, StorageError, OSError):
+            return  # the query that reads the file itself will say what is wrong with it
+        with self._lock:
+            self._copies[path] = _Copy(name, weight)
+
+    def _make_room(self, path: str, weight: int, cursor: Any) -> bool:
+        """Drops copies that are asked for less, the least recently used first; whether there is room now."""
+        free = _MOST_BYTES - sum(c.weight for c in self._copies.values())
+        leaving = []
+        for old, copy in self._copies.items():
+            if free >= weight:
+                break
+            if copy.users == 0 and self._asked[old] < self._asked[path]:
+                leaving.append(old)
+                free += copy.weight
+        if free < weight:
+            return False
+        for old in leaving:
+            cursor.execute(f"DROP TABLE {self._copies.pop(old).name}")
+        return True

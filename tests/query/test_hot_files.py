@@ -1,0 +1,156 @@
+"""Small files that are asked for again are read from memory: same answers, same figures, bounded, never in the way."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import parquetry
+from parquetry.query import hot_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from parquetry.query.hot_files import HotFiles
+    from parquetry.warehouse import Warehouse
+
+QUERY = "SELECT k, v, d, s, x FROM t WHERE k >= 2 ORDER BY k"
+
+
+@pytest.fixture
+def wh(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
+    with parquetry.connect(tmp_path / "warehouse", spark=spark) as opened:
+        opened.create_table("t", "k int, v bigint, d decimal(9,2), s string, x double", key=["k"], model="upsert")
+        _add(opened, "t", [1, 2, 3], 0)
+        _add(opened, "t", [3, 4], 100)
+        yield opened
+
+
+def _add(wh: Warehouse, table: str, keys: list[int], plus: int) -> None:
+    rows = {
+        "k": pa.array(keys, pa.int32()),
+        "v": pa.array([k + plus for k in keys], pa.int64()),
+        "d": pa.array([Decimal(k + plus) / 4 if k % 2 else None for k in keys], pa.decimal128(9, 2)),
+        "s": pa.array([f"it's {k}" for k in keys]),
+        "x": pa.array([float("nan") if k % 2 else -0.0 for k in keys]),
+    }
+    wh.ingest(table, pa.table(rows))
+    wh.maintain()
+
+
+def _hot(wh: Warehouse) -> HotFiles:
+    return wh._engine._local._hot
+
+
+def _ask(wh: Warehouse, sql: str = QUERY) -> tuple[str, dict[str, object]]:
+    result = wh.sql(sql, executor="local")
+    rows = repr(result.rows())
+    stats = {n: v for n, v in result.stats.items() if not n.endswith("_ms")}
+    return rows, stats
+
+
+def test_answers_are_the_same_from_files_and_from_memory(wh: Warehouse) -> None:
+    first = _ask(wh)[0]
+    assert not _hot(wh)._copies
+    assert _ask(wh)[0] == first
+    _hot(wh).wait()
+    assert len(_hot(wh)._copies) == 2
+    assert _ask(wh)[0] == first
+    assert repr(wh.sql(QUERY, executor="spark").rows()) == first
+
+
+def test_figures_tell_what_the_kept_row_groups_hold_even_in_memory(wh: Warehouse) -> None:
+    for _ in range(2):
+        _ask(wh)
+    _hot(wh).wait()
+    _, stats = _ask(wh, "SELECT v FROM t WHERE k >= 4")
+    assert (stats["rows_scanned"], stats["blocks_read"], stats["files_read"]) == (2, 1, 1)
+    assert 0 < int(str(stats["bytes_read"])) < 1000
+    _, unpruned = _ask(wh, "SELECT v FROM t WHERE k >= 1")
+    assert unpruned["rows_scanned"] == 5
+
+
+def test_a_new_delta_is_seen_at_once(wh: Warehouse) -> None:
+    for _ in range(3):
+        _ask(wh)
+    _hot(wh).wait()
+    _add(wh, "t", [2], 1000)
+    assert "1002" in _ask(wh)[0]
+
+
+def test_a_file_is_copied_only_when_asked_for_again(wh: Warehouse) -> None:
+    _ask(wh, "SELECT count(*) AS n FROM t WHERE k = 4")
+    _hot(wh).wait()
+    assert not _hot(wh)._copies
+
+
+def test_memory_is_bounded_and_what_is_asked_for_more_stays(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        wh.create_table(name, "k int, v bigint, d decimal(9,2), s string, x double", key=["k"])
+        _add(wh, name, [1, 2], 0)
+    a, b = ("SELECT sum(v) AS v FROM a", "SELECT sum(v) AS v FROM b")
+    _ask(wh, a), _ask(wh, a)
+    _hot(wh).wait()
+    (weight,) = (c.weight for c in _hot(wh)._copies.values())
+    monkeypatch.setattr(hot_files, "_MOST_BYTES", weight + weight // 2)
+    (held,) = _hot(wh)._copies
+    for _ in range(2):
+        _ask(wh, b)
+    _hot(wh).wait()
+    assert list(_hot(wh)._copies) == [held], "asked for as often: no reason to leave"
+    for _ in range(2):
+        _ask(wh, b)
+    _hot(wh).wait()
+    assert len(_hot(wh)._copies) == 1
+    assert list(_hot(wh)._copies) != [held], "the other one is asked for more by now"
+    assert _ask(wh, a)[0] == _ask(wh, b)[0] == "[{'v': 3}]"
+
+
+def test_a_copy_in_use_is_not_dropped(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        _ask(wh)
+    _hot(wh).wait()
+    plan = wh.sql(QUERY, executor="local").plan
+    monkeypatch.setattr(hot_files, "_MOST_BYTES", 1)
+    with _hot(wh).of(plan) as tables:
+        assert len(tables) == 2
+        room = _hot(wh)._make_room("another", 1, wh._engine._local._cursor(profiled=False))
+        assert not room
+        assert len(_hot(wh)._copies) == 2
+
+
+def test_a_damaged_file_is_reported_by_the_query_not_by_its_copy(wh: Warehouse, tmp_path: Path) -> None:
+    assert _ask(wh)
+    for path in (tmp_path / "warehouse").rglob("part-*.parquet"):
+        path.write_bytes(b"no parquet")
+    with pytest.raises(parquetry.ParquetryError, match="verify"):
+        _ask(wh, QUERY.replace(">= 2", ">= 1"))
+    _hot(wh).wait()
+    assert not _hot(wh)._copies
+
+
+def test_types_come_out_of_memory_as_out_of_files(wh: Warehouse) -> None:
+    wh.create_table("u", "k date, at timestamp, b binary, l array<int>", key=["k"])
+    row = {
+        "k": [dt.date(2026, 1, 2)],
+        "at": pa.array([dt.datetime(2026, 1, 2, 3)], pa.timestamp("us", "UTC")),
+        "b": [b"\x00'"],
+        "l": pa.array([[1, None]], pa.list_(pa.int32())),
+    }
+    wh.ingest("u", pa.table(row))
+    wh.maintain()
+    asked = "SELECT k, at, b FROM u"
+    first = wh.sql(asked, executor="local").arrow()
+    wh.sql(asked, executor="local").arrow()
+    _hot(wh).wait()
+    assert _hot(wh)._copies
+    again = wh.sql(asked, executor="local").arrow()
+    assert again.schema == first.schema
+    assert again.equals(first)
