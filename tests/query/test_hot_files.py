@@ -121,7 +121,7 @@ def test_a_copy_in_use_is_not_dropped(wh: Warehouse, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(hot_files, "_MOST_BYTES", 1)
     with _hot(wh).of(plan) as tables:
         assert len(tables) == 2
-        room = _hot(wh)._make_room("another", 1, wh._engine._local._cursor(profiled=False))
+        room = _hot(wh)._make_room("another", 1, wh._engine._local._cursor(1))
         assert not room
         assert len(_hot(wh)._copies) == 2
 

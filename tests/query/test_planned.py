@@ -32,18 +32,27 @@ def wh(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
         yield opened
 
 
+def _rows(keys: list[int]) -> pa.Table:
+    return pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int64())})
+
+
 def _add(wh: Warehouse, keys: list[int]) -> None:
-    wh.ingest("t", pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int64())}))
+    wh.ingest("t", _rows(keys))
     wh.maintain()
 
 
-def test_the_same_text_is_planned_once_for_each_version_and_set_of_rules(wh: Warehouse) -> None:
+def test_the_same_text_is_planned_once_for_what_is_visible_and_each_set_of_rules(wh: Warehouse) -> None:
     with mock.patch.object(engine, "prune_tables", wraps=engine.prune_tables) as pruned:
         assert [wh.sql(QUERY, executor="local").rows() for _ in range(3)] == [[{"n": 2, "v": 5}]] * 3
         assert pruned.call_count == 1
         wh.sql(QUERY, executor="local", off=["prune_minmax"]).rows()
         assert pruned.call_count == 2
-        _add(wh, [4])
+        wh.ingest("t", _rows([4]))
+        hidden = wh.sql(QUERY, executor="local")
+        assert hidden.rows() == [{"n": 2, "v": 5}]
+        assert f"version {wh.catalog.version()}, " in hidden.plan.decisions[0].why
+        assert pruned.call_count == 2
+        wh.maintain()
         assert wh.sql(QUERY, executor="local").rows() == [{"n": 3, "v": 9}]
         assert pruned.call_count == 3
 

@@ -79,10 +79,24 @@ class _Draft:
         )
 
 
+_HORIZON = sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon")
+_NOW = sa.select(sql.clock.c.version, sql.clock.c.t, _HORIZON.scalar_subquery())
+_VERSIONED = (sql.tables, sql.schemas, sql.settings, sql.layouts, sql.views, sql.built, sql.queryable, sql.deltas)
+# Most commits change one or two of them: asking which is one statement, reading all would be ten.
+_CHANGED = sa.select(
+    *(
+        sa.or_(
+            sa.exists().where(t.c.removed_version.is_(None), t.c.added_version > sa.bindparam("since")),
+            sa.exists().where(t.c.removed_version > sa.bindparam("since")),
+        ).label(t.name)
+        for t in _VERSIONED
+    )
+)
+
+
 def refresh_state(conn: sa.Connection, cached: State | None) -> State:
     """The newest state. The rows read are those changed since ``cached``, however large the tables are."""
-    horizon = sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon").scalar_subquery()
-    version, clock, horizon_version = conn.execute(sa.select(sql.clock.c.version, sql.clock.c.t, horizon)).one()
+    version, clock, horizon_version = conn.execute(_NOW).one()
     if cached is not None and cached.version == version:
         return cached
     if cached is not None and cached.version < horizon_version:
@@ -92,7 +106,7 @@ def refresh_state(conn: sa.Connection, cached: State | None) -> State:
 
 def state_at(conn: sa.Connection, version: int) -> State:
     """The state as it was at an older version that vacuum has not passed."""
-    horizon = conn.execute(sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon")).scalar_one()
+    horizon = conn.execute(_HORIZON).scalar_one()
     clock = conn.execute(sa.select(sql.versions.c.t).where(sql.versions.c.version == version)).scalar()
     if clock is None or version < horizon:
         raise CatalogError(f"version {version} cannot be read: versions start at {horizon}; choose a newer one")
@@ -108,6 +122,10 @@ class _Reading:
         self.drafts: dict[int, _Draft] = {}
         self.qt = cached.qt if cached else 0
         self.profile = cached.profile if cached else None
+        self.changed = {t.name for t in _VERSIONED}
+        if cached is not None:
+            told = conn.execute(_CHANGED, {"since": cached.version}).one()._mapping
+            self.changed = {name for name, changed in told.items() if changed}
 
     def state(self) -> State:
         self._tables()
@@ -173,6 +191,8 @@ class _Reading:
 
     def _newest_timestamps(self) -> None:
         labels, t = sql.labels, sql.labels.c.t
+        if self.cached is not None and self.cached.clock == self.clock:
+            return
         if self.cached is not None:
             newest = sa.select(labels.c.table_id, t).where(t > self.cached.clock).order_by(t)
         else:
@@ -197,10 +217,12 @@ class _Reading:
         return [added > self.cached.version, removed.is_(None)]
 
     def _added(self, table: sa.Table) -> list[Any]:
+        if table.name not in self.changed:
+            return []
         return list(self.conn.execute(sa.select(table).where(*self._visible(table))).all())
 
     def _removed(self, table: sa.Table, *columns: sa.Column[Any]) -> list[Any]:
-        if self.cached is None:
+        if self.cached is None or table.name not in self.changed:
             return []
         since = self.cached.version
         gone = sa.select(*columns).where(table.c.removed_version > since, table.c.added_version <= since)

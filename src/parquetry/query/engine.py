@@ -73,7 +73,7 @@ class Engine:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        asked = (snapshot.state.version, sql, wanted, frozenset(off), wanted_splits)
+        asked = (snapshot.visible, sql, wanted, frozenset(off), wanted_splits)
         plan = self._planned.get(asked, snapshot)
         if plan is None:
             plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
@@ -154,7 +154,7 @@ def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozens
         tables[name] = TablePlan(state, snapshot.deltas(state), refs)
     plan = Plan(bound, snapshot, tables, off, wanted)
     read = ", ".join(f"{n} ({len(t.deltas)} delta{'' if len(t.deltas) == 1 else 's'})" for n, t in tables.items())
-    return plan.decide("bind", f"version {snapshot.state.version}, QT {snapshot.qt}: {read or 'no table'}")
+    return plan.decide("bind", read or "no table", snapshot.named)
 
 
 def statistics_of(plan: Plan, measured: dict[str, Any], rows_out: int, run_ms: float) -> dict[str, Any]:

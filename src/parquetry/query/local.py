@@ -23,6 +23,7 @@ from parquetry.views.project import visible_columns, visible_rows
 
 PUSH_KEY_FILTER = "push_key_filter"
 _MANY_ROWS = 100_000  # of a result
+_CORES = os.cpu_count() or 1
 _EXECUTE = compile("cursor.execute(text)", __name__, "eval")
 
 # See LocalExecutor._execute: the rows that are copied are few.
@@ -30,14 +31,18 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 
 
 class LocalExecutor:
-    """One DuckDB instance per warehouse, one cursor per thread; footers of data files stay in memory."""
+    """Two DuckDB instances per warehouse, with cursors for every thread; footers of data files stay in memory.
+
+    One uses all cores. The other has one thread, for what is too small to share: a second thread has to be woken up
+    first, and waits for a core when maintenance uses them all.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._connection: Any = None
+        self._connections: dict[int, Any] = {}
         self._per_thread = threading.local()
-        self._hot = HotFiles(store, lambda: self._cursor(profiled=False))
+        self._hot = HotFiles(store, lambda: self._cursor(1))
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what was really read: bytes and row groups."""
@@ -70,7 +75,7 @@ class LocalExecutor:
         copied once more and no figures are left: that is for few rows whose figures are known.
         """
         at_once = all(s.counted for s in sources) or read.get("rows_out", _MANY_ROWS) < _MANY_ROWS
-        cursor = self._cursor(profiled=not at_once)
+        cursor = self._cursor(1 if sources and all(s.small for s in sources) else _CORES, profiled=not at_once)
         streams = {name: stream for s in sources for name, stream in s.streams.items()}
         # DuckDB finds Arrow data by the name of a variable around the call; to register it takes 0.8 ms.
         made = eval(_EXECUTE, {"cursor": cursor, "text": text, **streams}) if at_once else cursor.sql(text)
@@ -82,29 +87,29 @@ class LocalExecutor:
     def close(self) -> None:
         self._hot.close()
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-                self._per_thread = threading.local()
+            for connection in self._connections.values():
+                connection.close()
+            self._connections = {}
+            self._per_thread = threading.local()
 
-    def _cursor(self, *, profiled: bool) -> Any:
-        cursors: dict[bool, Any] = self._per_thread.__dict__.setdefault("cursors", {})
-        if profiled not in cursors:
-            cursors[profiled] = self._connect().cursor()
+    def _cursor(self, threads: int, *, profiled: bool = False) -> Any:
+        cursors: dict[tuple[int, bool], Any] = self._per_thread.__dict__.setdefault("cursors", {})
+        if (threads, profiled) not in cursors:
+            cursor = cursors[threads, profiled] = self._connect(threads).cursor()
             if profiled:
-                cursors[profiled].execute("SET enable_profiling = 'no_output'")
-        return cursors[profiled]
+                cursor.execute("SET enable_profiling = 'no_output'")
+        return cursors[threads, profiled]
 
-    def _connect(self) -> Any:
+    def _connect(self, threads: int) -> Any:
         import duckdb
 
         with self._lock:
-            if self._connection is None:
-                self._connection = duckdb.connect(config={"threads": os.cpu_count() or 1})
+            if threads not in self._connections:
+                connection = self._connections[threads] = duckdb.connect(config={"threads": threads})
                 # Data files never change once published, so their footers may be remembered.
-                self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
-                self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
-            return self._connection
+                connection.execute("SET GLOBAL parquet_metadata_cache = true")
+                connection.execute("SET GLOBAL TimeZone = 'UTC'")
+            return self._connections[threads]
 
 
 def columns_read(t: TablePlan, named: Iterable[str]) -> list[str]:

@@ -54,6 +54,11 @@ class Source:
         """Whether what it reads is counted here: DuckDB need not be asked."""
         return self.hot or bool(self.streams)
 
+    @property
+    def small(self) -> bool:
+        """Whether one thread is as soon done with it as several."""
+        return self.hot or bool(self.streams) and self.table.rows * len(self.columns) <= _FEW_VALUES
+
 
 def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, int]:
     """What was really read: picked row groups as counted here, whole files as DuckDB counted them."""
@@ -163,7 +168,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 def _table(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.Table:
     """The picked rows at once, files side by side if they are worth a thread: sooner done than a stream, which is read
     with one thread."""
-    threads = _readers().map if source.table.rows * len(columns) > _FEW_VALUES else map
+    threads = map if source.table.rows * len(columns) <= _FEW_VALUES else _readers().map
     read = list(threads(lambda path: read_row_groups(store, path, groups[path], columns), groups))
     first, *more = (
         _counted(source, rows, size, len(groups[path])) for path, (rows, size) in zip(groups, read, strict=True)

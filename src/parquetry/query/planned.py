@@ -1,4 +1,4 @@
-"""Queries that were asked before: bound once for each set of schemas, planned once for each version."""
+"""Queries that were asked before: bound once while schemas stay, planned once while what is visible stays."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class Planned:
         return self._bound.get((sql, state.schemas), lambda: bind(sql, state.readable), lambda _: weight)
 
     def get(self, asked: Hashable, snapshot: Snapshot) -> Plan | None:
-        """The plan, reading at ``snapshot``, whose version is part of ``asked``."""
+        """The plan, reading at ``snapshot``; what is visible at it is part of ``asked``."""
         with self._lock:
             plan = self._plans.get(asked)
             if plan is None:
                 return None
             self._plans.move_to_end(asked)
-        return replace(plan, snapshot=snapshot)
+        first, *more = plan.decisions
+        return replace(plan, snapshot=snapshot, decisions=(replace(first, why=snapshot.named), *more))
 
     def keep(self, asked: Hashable, plan: Plan) -> None:
         if plan.executor != "local":

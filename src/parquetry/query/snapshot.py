@@ -11,6 +11,7 @@ import socket
 import threading
 import weakref
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +49,19 @@ class Snapshot:
 
     def deltas(self, table: TableState) -> tuple[Delta, ...]:
         return cover(table.deltas, self.qt)
+
+    @property
+    def named(self) -> str:
+        return f"version {self.state.version}, QT {self.qt}"
+
+    @cached_property
+    def visible(self) -> Hashable:
+        """Equal for two versions at which every query reads the same."""
+        return tuple(
+            (t.name, t.table_id, t.schema_id, t.layout_id, t.settings, ready(self.state, t))
+            + tuple(d.delta_id for d in self.deltas(t))
+            for t in self.state.tables.values()
+        )
 
     def views_over(self, table: TableState) -> list[ViewOver]:
         """The views that read the table, found once for all queries at this version."""
