@@ -89,7 +89,7 @@ def _asked(plan: Plan) -> Asked | NoMatch:
         try:
             return take_apart(plan.bound.tree, named)
         except NoMatch as e:
-            return e
+            return NoMatch(str(e))  # without the frames that it came through: they hold the snapshot
 
     return plan.bound.once(NAME, find)
 
@@ -103,7 +103,7 @@ def _matches(
         try:
             return match_view(asked, view)
         except NoMatch as e:
-            return e
+            return NoMatch(str(e))  # without the frames that it came through: they hold the snapshot
 
     found, told = [], []
     for v in views:
@@ -143,11 +143,11 @@ def _over(plan: Plan, view: TableState, match: Match) -> Plan:
         try:
             return _rewritten(plan, match)
         except NoMatch as e:
-            return e
+            return NoMatch(str(e))  # without the frames that it came through: they hold the snapshot
 
     bound = plan.bound.once((NAME, view.table_id, "over"), find)
     if isinstance(bound, NoMatch):
-        raise bound
+        raise NoMatch(str(bound))
     return replace(_with_tables(plan, view, match, bound.refs), bound=bound, view=view.name, asked=plan.bound)
 
 
