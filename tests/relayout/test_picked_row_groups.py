@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.query import hot_files
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.query import local_source
+from parquetry.query import hot_files, local_source
 from parquetry.query.local_source import NAME
 
 ROWS = 20_000
