@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from parquetry.maintain.pick import (
-    Advance,
-    Compact,
-    Refresh,
-    Stage,
-    pick_advance,
-    pick_compaction,
-    pick_refresh,
-)
+from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick_next
 from parquetry.model.delta import Delta, StoredFile, cover
 from parquetry.model.profile import PROFILES, Profile
 from parquetry.model.schema import Column, TableSchema
@@ -68,7 +60,7 @@ class Client:
             return
         budget = self.profile.slots * _ROWS_PER_SLOT
         while budget > 0:
-            stage = pick_advance(self.state) or pick_refresh(self.state) or pick_compaction(self.state)
+            stage = pick_next(self.state)
             if stage is None:
                 return
             budget -= self._perform(stage)

@@ -1,4 +1,4 @@
-"""Plans are remembered: only for the version that they were made at, and without holding it."""
+"""Plans are remembered: as long as what they read is the same, and without holding a version."""
 
 from __future__ import annotations
 
@@ -55,6 +55,29 @@ def test_the_same_text_is_planned_once_for_what_is_visible_and_each_set_of_rules
         wh.maintain()
         assert wh.sql(QUERY, executor="local").rows() == [{"n": 3, "v": 9}]
         assert pruned.call_count == 3
+
+
+def test_a_plan_stays_while_what_it_reads_stays(wh: Warehouse) -> None:
+    asked = "SELECT odd, sum(n) AS n FROM w GROUP BY odd ORDER BY odd"
+    wh.create_view("w", "SELECT k % 2 AS odd, count(*) AS n FROM t GROUP BY k % 2")
+    wh.create_table("u", "k int", key=["k"])
+    wh.maintain()
+    expected = [{"odd": 0, "n": 1}, {"odd": 1, "n": 2}]
+    with mock.patch.object(engine, "prune_tables", wraps=engine.prune_tables) as pruned:
+        assert wh.sql(asked, executor="local").rows() == expected
+        before = pruned.call_count
+        wh.ingest("u", pa.table({"k": pa.array([1], pa.int32())}))
+        wh.maintain()
+        again = wh.sql(asked, executor="local")
+        assert again.rows() == expected
+        assert again.plan.decisions[0].why == f"version {wh.catalog.version()}, QT {wh.catalog.state().qt}"
+        assert pruned.call_count == before, "another table's rows are no reason to plan anew"
+        wh.explain(asked, executor="local")
+        assert pruned.call_count > before, "what is explained is planned anew"
+        before = pruned.call_count
+        _add(wh, [4])
+        assert wh.sql(asked, executor="local").rows() == [{"odd": 0, "n": 2}, {"odd": 1, "n": 2}]
+        assert pruned.call_count > before
 
 
 def test_the_same_text_is_bound_once_until_a_schema_changes(wh: Warehouse) -> None:

@@ -67,8 +67,7 @@ class Catalog:
 
     def version(self) -> int:
         """The newest version."""
-        with self._db.single() as conn:
-            return int(conn.execute(_NEWEST).scalar_one())
+        return int(self._db.scalar(_NEWEST))
 
     def state(self) -> State:
         """The newest state: from memory when nothing changed, else with the changed rows read (NA-49)."""

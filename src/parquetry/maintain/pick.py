@@ -64,26 +64,26 @@ class Refresh:
 Stage = Compact | Refresh | Advance
 
 _SIMILAR = 1.5  # an older delta joins a merge while it is at most so many times as large as all newer ones in it
+_SMALL = 4 << 20  # bytes of a delta: to merge it takes no longer than a job needs to start
 
 
 def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
     """All stages that bring ``state`` up to date, in the order to run them, without work on ``busy`` tables."""
     stages: list[Stage] = []
-    while True:
-        advance = pick_advance(state)
-        if advance is not None:
-            stages.append(advance)
-            state = _after_advance(state, advance)
-        refresh = pick_refresh(state, busy)
-        if refresh is not None:
-            stages.append(refresh)
-            state = _after_refresh(state, refresh)
-            continue
-        compaction = pick_compaction(state, busy)
-        if compaction is None:
-            return stages
-        stages.append(compaction)
-        state = _after_compaction(state, compaction)
+    while (stage := pick_next(state, busy)) is not None:
+        stages.append(stage)
+        state = _after(state, stage)
+    return stages
+
+
+def pick_next(state: State, busy: Collection[int] = ()) -> Stage | None:
+    """The next stage. Refreshes come before compactions, but for those that spare more than they cost."""
+    return (
+        pick_advance(state)
+        or pick_compaction(state, busy, urgent=True)
+        or pick_refresh(state, busy)
+        or pick_compaction(state, busy)
+    )
 
 
 def pick_advance(state: State) -> Advance | None:
@@ -121,22 +121,33 @@ def pick_refresh(state: State, busy: Collection[int] = ()) -> Refresh | None:
     return min(found, key=lambda f: f[:2])[2] if found else None
 
 
-def pick_compaction(state: State, busy: Collection[int] = ()) -> Compact | None:
-    """The next compaction; the table that holds the database's QT back comes first."""
+def pick_compaction(state: State, busy: Collection[int] = (), *, urgent: bool = False) -> Compact | None:
+    """The next compaction; the table that holds the database's QT back comes first.
+
+    ``urgent`` ones go before refreshes: the QT waits for them now, or they are small and views gain by them, either
+    because their sources then have fewer deltas to take in or because they have fewer themselves. Refreshes cannot
+    starve: all of these end, unless a refresh brings more.
+    """
+    next_of_views = _next_of_views(state) if urgent else set()
     for t in sorted(state.tables.values(), key=lambda t: (t.qt, t.name)):
         if t.table_id in busy:
             continue
         sides = runs(state, t)
         for side in sides:
             run = _tier(side, t.settings)
-            if run:
+            gains = t.view is not None or any(d.delta_id in next_of_views for d in run)
+            if run and (not urgent or gains and sum(d.bytes for d in run) <= _SMALL * len(run)):
                 return Compact(t.name, t.table_id, tuple(run), f"{len(run)} neighbours of similar size")
         excess = len(t.deltas) - t.settings.max_query_deltas
-        if excess > 0:
+        if excess > 0 and (not urgent or queryable(state, t) <= state.qt):
             run = _cheapest_window(sides, excess + 1, t.settings)
             if run:
                 return Compact(t.name, t.table_id, tuple(run), f"{excess} over max_query_deltas, QT waits")
     return None
+
+
+def _next_of_views(state: State) -> set[str]:
+    return {d.delta_id for v in state.tables.values() if v.view is not None for d in next_step(state, v)}
 
 
 def _tier(deltas: Sequence[Delta], settings: Settings) -> list[Delta]:
@@ -160,6 +171,12 @@ def _cheapest_window(sides: Sequence[Sequence[Delta]], width: int, settings: Set
         return []
     windows = [side[i : i + width] for side in sides for i in range(len(side) - width + 1)]
     return list(min(windows, key=lambda w: sum(d.bytes for d in w)))
+
+
+def _after(state: State, stage: Stage) -> State:
+    if isinstance(stage, Advance):
+        return _after_advance(state, stage)
+    return _after_refresh(state, stage) if isinstance(stage, Refresh) else _after_compaction(state, stage)
 
 
 def _after_advance(state: State, advance: Advance) -> State:

@@ -15,7 +15,7 @@ from parquetry.catalog import Catalog
 from parquetry.errors import CommitConflict, LeaseLost, ParquetryError
 from parquetry.maintain.compact import compact
 from parquetry.maintain.new_ranges import Workload
-from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick
+from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick_next
 from parquetry.maintain.tune import tune
 from parquetry.model.state import AdvanceQT, State
 from parquetry.storage.store import Store
@@ -56,8 +56,7 @@ class Maintainer:
         busy: set[int] = set()
         while True:
             state = self._catalog.state()
-            # Only the first stage is picked from what is there; the later ones count on it.
-            stage = next(iter(pick(state, busy)), None)
+            stage = pick_next(state, busy)
             if stage is None:
                 return
             yield stage

@@ -56,12 +56,19 @@ class Engine:
         self._spark = SparkExecutor(store, spark)
         self._workers = ScanWorkers(store, spark)
         self._planned = Planned()
+        self._followed = 0  # the newest version that the executor was told
         self.log = QueryLog(catalog)
 
     def plan(
-        self, sql: str, *, wanted: str = "auto", off: Collection[str] = (), wanted_splits: int | None = None
+        self,
+        sql: str,
+        *,
+        wanted: str = "auto",
+        off: Collection[str] = (),
+        wanted_splits: int | None = None,
+        anew: bool = False,
     ) -> Plan:
-        """Binds the query at the newest QT and applies every rule that is on."""
+        """Binds the query at the newest QT and applies every rule that is on; ``anew`` takes no remembered plan."""
         started = time.perf_counter()
         if wanted not in EXECUTORS:
             raise QueryError(f"unknown executor '{wanted}'; choose one of {', '.join(EXECUTORS)}")
@@ -73,8 +80,11 @@ class Engine:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        asked = (snapshot.visible, sql, wanted, frozenset(off), wanted_splits)
-        plan = self._planned.get(asked, snapshot)
+        if snapshot.state.version > self._followed:
+            self._followed = snapshot.state.version
+            self._local.follow(snapshot.state)
+        asked = (sql, wanted, frozenset(off), wanted_splits)
+        plan = None if anew else self._planned.get(asked, snapshot)
         if plan is None:
             plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
             self._planned.keep(asked, plan)
@@ -94,7 +104,7 @@ class Engine:
         self, sql: str, *, wanted: str, off: Collection[str], analyze: bool, wanted_splits: int | None = None
     ) -> Explanation:
         """The plan with what each filter does; with ``analyze`` also run, against the least that had to be read."""
-        plan = self.plan(sql, wanted=wanted, off=off, wanted_splits=wanted_splits)
+        plan = self.plan(sql, wanted=wanted, off=off, wanted_splits=wanted_splits, anew=True)
         plan = explain_filters(plan, self._store)
         if not analyze:
             return Explanation(plan)

@@ -1,14 +1,15 @@
 """Small files that are asked for again and again, as tables in DuckDB's memory (NA-27, hot data).
 
 To open a small Parquet file takes longer than to scan its rows. Data files never change, so a copy is never stale; it
-is made beside the queries, which read the file until the copy is there.
+is made beside the queries, which read the file until the copy is there. New files of a table that is in memory are
+copied as soon as they are seen: mostly before the QT reaches them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.errors import StorageError
+from parquetry.model.state import State
 from parquetry.query.plan import Plan
 from parquetry.storage.row_groups import footer_of
 from parquetry.storage.store import Store
@@ -31,6 +33,7 @@ _MOST_COUNTED = 4096
 @dataclass
 class _Copy:
     name: str
+    table_id: int
     weight: int
     users: int = 0
 
@@ -50,17 +53,22 @@ class HotFiles:
     @contextmanager
     def of(self, plan: Plan) -> Iterator[Mapping[str, str]]:
         """The tables that hold the plan's files, by path; none of them unless all are there."""
-        files = [f for t in plan.tables.values() for d in t.deltas for f in d.files if f.path in t.files]
-        if not files or any(f.bytes > _MOST_FILE_BYTES for f in files):
+        files = [(d.table_id, f) for t in plan.tables.values() for d in t.deltas for f in d.files if f.path in t.files]
+        if not files or any(f.bytes > _MOST_FILE_BYTES for _, f in files):
             yield {}
             return
-        used = self._take([f.path for f in files])
+        used = self._take({f.path: table_id for table_id, f in files})
         try:
             yield {path: copy.name for path, copy in used.items()}
         finally:
             with self._lock:
                 for copy in used.values():
                     copy.users -= 1
+
+    def follow(self, state: State) -> None:
+        """Keeps up with the warehouse: copies of files that are gone leave, tables in memory stay in memory."""
+        if self._copies:
+            self._last = self._copier.submit(self._follow, state)
 
     def wait(self) -> None:
         """Returns when all copies that were asked for are made."""
@@ -71,16 +79,17 @@ class HotFiles:
     def close(self) -> None:
         self._copier.shutdown(cancel_futures=True)
 
-    def _take(self, paths: list[str]) -> dict[str, _Copy]:
+    def _take(self, paths: Mapping[str, int]) -> dict[str, _Copy]:
+        """The copies of files, given with their tables; none of them unless all are there."""
         with self._lock:
             if len(self._asked) > _MOST_COUNTED:
                 self._asked.clear()
-            self._asked.update(paths)
+            self._asked.update(list(paths))
             missing = [path for path in paths if path not in self._copies]
             for path in missing:
                 # Asked for the second, fourth, eighth... time: one for which there was no room may have it later.
                 if self._asked[path] >= _LEAST_ASKED and self._asked[path].bit_count() == 1:
-                    self._last = self._copier.submit(self._copy, path)
+                    self._last = self._copier.submit(self._copy, path, paths[path])
             if missing:
                 return {}
             for path in paths:
@@ -88,28 +97,52 @@ class HotFiles:
                 self._copies[path].users += 1
             return {path: self._copies[path] for path in paths}
 
-    def _copy(self, path: str) -> None:
+    def _follow(self, state: State) -> None:
+        with self._lock:
+            copied: dict[int, list[str]] = {}
+            for path, copy in self._copies.items():
+                copied.setdefault(copy.table_id, []).append(path)
+        by_id = {t.table_id: t for t in state.tables.values()}
+        for table_id, paths in copied.items():
+            deltas = by_id[table_id].deltas if table_id in by_id else ()
+            files = {f.path: f.bytes for d in deltas for f in d.files}
+            with self._lock:
+                asked = max(self._asked[path] for path in paths)
+                gone = [path for path in paths if path not in files and self._copies[path].users == 0]
+                leaving = [self._copies.pop(path).name for path in gone]
+            self._drop(leaving)
+            missing = [p for p, size in files.items() if size <= _MOST_FILE_BYTES and p not in paths]
+            if len(missing) <= len(paths):  # else little of the table was in memory
+                for path in missing:
+                    with self._lock:
+                        self._asked[path] = max(asked, self._asked[path])
+                    self._copy(path, table_id)
+
+    def _copy(self, path: str, table_id: int) -> None:
         import duckdb
 
         try:
             footer = footer_of(self._store, path)
             encoded = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
             weight = _VALUE_BYTES * footer.num_rows * footer.num_columns + 4 * encoded
-            cursor = self._cursor()
             with self._lock:
-                if path in self._copies or not self._make_room(path, weight, cursor):
-                    return
-                self._made += 1
-                name = f"__hot_{self._made}"
+                leaving = None if path in self._copies else self._make_room(path, weight)
+            if leaving is None:
+                return
+            self._drop(leaving)
+            self._made += 1
+            name = f"__hot_{self._made}"
             url = self._store.url(path).replace("'", "''")
-            cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(['{url}'], hive_partitioning = false)")
+            reading = f"read_parquet(['{url}'], hive_partitioning = false)"
+            self._cursor().execute(f"CREATE TABLE {name} AS SELECT * FROM {reading}")
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
         with self._lock:
-            self._copies[path] = _Copy(name, weight)
+            self._copies[path] = _Copy(name, table_id, weight)
 
-    def _make_room(self, path: str, weight: int, cursor: Any) -> bool:
-        """Drops copies that are asked for less, the least recently used first; whether there is room now."""
+    def _make_room(self, path: str, weight: int) -> list[str] | None:
+        """Takes out copies that are asked for less, the least recently used first: their tables' names, or nothing if
+        there would not be room even so."""
         free = _MOST_BYTES - sum(c.weight for c in self._copies.values())
         leaving = []
         for old, copy in self._copies.items():
@@ -118,8 +151,8 @@ class HotFiles:
             if copy.users == 0 and self._asked[old] < self._asked[path]:
                 leaving.append(old)
                 free += copy.weight
-        if free < weight:
-            return False
-        for old in leaving:
-            cursor.execute(f"DROP TABLE {self._copies.pop(old).name}")
-        return True
+        return [self._copies.pop(old).name for old in leaving] if free >= weight else None
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:  # not under the lock: queries would wait
+            self._cursor().execute(f"DROP TABLE {name}")

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.errors import QueryError, StorageError
+from parquetry.model.state import State
 from parquetry.query.damage import find_damage
 from parquetry.query.hot_files import HotFiles
 from parquetry.query.local_plan import LocalPlan
@@ -83,6 +84,10 @@ class LocalExecutor:
         if not read:
             read.update(measured(cursor, sources, self._store), rows_out=table.num_rows)
         return table
+
+    def follow(self, state: State) -> None:
+        """Gets ready for a newer state of the warehouse, beside the queries."""
+        self._hot.follow(state)
 
     def close(self) -> None:
         self._hot.close()

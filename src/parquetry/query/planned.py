@@ -1,4 +1,4 @@
-"""Queries that were asked before: bound once while schemas stay, planned once while what is visible stays."""
+"""Queries that were asked before: bound once while schemas stay, planned once while what they read stays."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ class Planned:
         return self._bound.get((sql, state.schemas), lambda: bind(sql, state.readable), lambda _: weight)
 
     def get(self, asked: Hashable, snapshot: Snapshot) -> Plan | None:
-        """The plan, reading at ``snapshot``; what is visible at it is part of ``asked``."""
+        """The plan, reading at ``snapshot``, if that sees the same deltas of what is read. Other deltas may have come:
+        a view that was not chosen may have become smaller by compaction, which is found out when the QT moves."""
         with self._lock:
-            plan = self._plans.get(asked)
+            plan = self._plans.get((asked, snapshot.choices))
             if plan is None:
                 return None
-            self._plans.move_to_end(asked)
+            self._plans.move_to_end((asked, snapshot.choices))
+        if any(snapshot.deltas(snapshot.state.table(name)) != t.deltas for name, t in plan.tables.items()):
+            return None
         first, *more = plan.decisions
         return replace(plan, snapshot=snapshot, decisions=(replace(first, why=snapshot.named), *more))
 
@@ -44,8 +47,9 @@ class Planned:
         if plan.executor != "local":
             return
         with self._lock:
-            self._plans[asked] = replace(plan, snapshot=Snapshot(plan.snapshot.state))
-            self._bytes += _weight(plan)
+            before = self._plans.pop((asked, plan.snapshot.choices), None)
+            self._plans[asked, plan.snapshot.choices] = replace(plan, snapshot=Snapshot(plan.snapshot.state))
+            self._bytes += _weight(plan) - (0 if before is None else _weight(before))
             while self._bytes > _MOST_BYTES:
                 self._bytes -= _weight(self._plans.popitem(last=False)[1])
 

@@ -48,18 +48,23 @@ class Snapshot:
         return self.state.qt
 
     def deltas(self, table: TableState) -> tuple[Delta, ...]:
-        return cover(table.deltas, self.qt)
+        if table.table_id not in self._covers:
+            self._covers[table.table_id] = cover(table.deltas, self.qt)
+        return self._covers[table.table_id]
+
+    @cached_property
+    def _covers(self) -> dict[int, tuple[Delta, ...]]:
+        return {}
 
     @property
     def named(self) -> str:
         return f"version {self.state.version}, QT {self.qt}"
 
     @cached_property
-    def visible(self) -> Hashable:
-        """Equal for two versions at which every query reads the same."""
+    def choices(self) -> Hashable:
+        """Equal for two versions at which queries have the same tables and views to choose from."""
         return tuple(
             (t.name, t.table_id, t.schema_id, t.layout_id, t.settings, ready(self.state, t))
-            + tuple(d.delta_id for d in self.deltas(t))
             for t in self.state.tables.values()
         )
 
