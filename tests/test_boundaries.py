@@ -18,7 +18,7 @@ PACKAGE = SOURCE / "parquetry"
 # From the bottom up: a part uses its own layer and those below it. Parts of one layer may use each other, but not in
 # a circle.
 LAYERS = (
-    {"errors", "failpoints", "progress"},
+    {"errors", "failpoints", "priority", "progress"},
     {"model", "java"},
     {"spark"},
     {"catalog"},

@@ -1,4 +1,7 @@
-"""Ingests small batches and runs the controller as fast as it can, beside a benchmark: ``folder seconds rows``."""
+"""Ingests small batches and runs the controller as fast as it can, beside a benchmark.
+
+Arguments: the folder, seconds, rows of a batch, and ``nice`` or ``background``.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,15 @@ import time
 import parquetry
 from benchmarks.papers._napa_data import hits
 from parquetry.maintain.pick import Refresh
+from parquetry.priority import in_background
 
 
 def main() -> None:
-    folder, seconds, rows = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-    os.nice(10)
+    folder, seconds, rows, how = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    if how == "background":
+        in_background()
+    else:
+        os.nice(10)
     with parquetry.connect(folder, create=False) as wh:
         wh.ingest("hits", hits(rows, 7), tasks=1)
         next(iter(wh.maintaining()), None)

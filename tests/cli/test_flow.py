@@ -199,6 +199,7 @@ def test_watching_ends_cleanly_on_a_signal(how: signal.Signals, shell: Shell) ->
             "--json",
             "--interval",
             "0.1",
+            "--background",
         ],
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
         stdout=subprocess.PIPE,
@@ -207,6 +208,8 @@ def test_watching_ends_cleanly_on_a_signal(how: signal.Signals, shell: Shell) ->
     )
     assert watching.stderr is not None
     assert watching.stderr.readline().startswith("watching")
+    if hasattr(os, "SCHED_IDLE"):
+        assert os.sched_getscheduler(watching.pid) == os.SCHED_IDLE
     watching.send_signal(how)
     out, err = watching.communicate(timeout=20)
     assert watching.returncode == 0, err

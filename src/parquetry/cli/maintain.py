@@ -16,6 +16,7 @@ import typer
 from parquetry.cli.options import Json, opened, seconds
 from parquetry.cli.output import counted, print_done, print_json, print_table, size
 from parquetry.cli.progress import Work, shown
+from parquetry.priority import in_background
 
 if TYPE_CHECKING:
     from parquetry.maintain.pick import Stage
@@ -30,12 +31,17 @@ def maintain(
     explain: Annotated[bool, typer.Option("--explain", help="Print what would be done, and do nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep going until interrupted or terminated.")] = False,
     interval: Annotated[str, typer.Option(metavar="DURATION", help="With --watch: the pause between looks.")] = "1s",
+    background: Annotated[
+        bool, typer.Option("--background", help="Use only cores that nobody else on this machine wants.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Refresh views, compact what waits and move the queryable timestamp."""
     if explain and watch:
         raise typer.BadParameter("--explain looks once; leave out --watch.")
     pause = seconds(interval)
+    if background:
+        in_background()
     with opened(ctx) as wh:
         if explain:
             _print_stages(wh.explain_maintain(), json)
