@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as checking
 from hypothesis import strategies as st
 
-from parquetry.maintain.pick import Advance, Compact, pick, pick_advance, pick_compaction
+from parquetry.maintain import pick as picking
+from parquetry.maintain.pick import Advance, Refresh, Stage, pick, pick_advance, pick_compaction, pick_next
 from parquetry.model.delta import Delta, StoredFile, cover
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
+from parquetry.model.view import ViewColumn, ViewSource, ViewSpec, ViewState
 
 SCHEMA = TableSchema((Column("k", "int"),), ("k",))
 
@@ -32,11 +37,18 @@ def state(*tables: TableState, clock: int, qt: int = 0) -> State:
     return State(1, clock, qt, {t.name: t for t in tables})
 
 
-def script_of(stages: list[Advance | Compact]) -> str:
+def view(name: str, over: TableState, script: str, *, built: int, width: int = 4, most: int = 16) -> TableState:
+    spec = ViewSpec("", (ViewSource(over.table_id, over.name),), (ViewColumn("k", "int", "group", "k"),), "", "merge")
+    return replace(table(name, script, width=width, most=most, qt=built), view=ViewState(spec, built))
+
+
+def script_of(stages: Iterable[Stage]) -> str:
     lines = []
     for s in stages:
         if isinstance(s, Advance):
             lines.append(f"qt {s.before}>{s.database}")
+        elif isinstance(s, Refresh):
+            lines.append(f"{s.table} takes {s.deltas[0].t_lo}-{s.until}")
         else:
             lines.append(f"{s.table} {s.deltas[0].t_lo}-{s.deltas[-1].t_hi}")
     return ", ".join(lines)
@@ -97,6 +109,57 @@ def test_one_compaction_reads_at_most_fan_in_deltas() -> None:
     assert stage is not None
     assert len(stage.deltas) == 10
     assert stage.deltas[0].t_lo == 1  # the oldest first: they hold the QT back
+
+
+def test_a_backlog_becomes_one_refresh_of_each_view() -> None:
+    t = table("t", " ".join(f"{i}:10" for i in range(1, 8)), qt=7)
+    views = view("v", t, "1:2 2:2", built=2), view("w", t, "1:2 2:2", built=2)
+    stages = pick(state(t, *views, clock=7, qt=2))
+    assert script_of(stages[:5]) == "t 3-7, v takes 3-7, qt 2>2, w takes 3-7, qt 2>7"
+
+
+def test_a_backlog_of_large_deltas_is_refreshed_first() -> None:
+    t = table("t", " ".join(f"{i}:{8 << 20}" for i in range(1, 8)), qt=7)
+    v = view("v", t, "1:2 2:2", built=2)
+    assert script_of(pick(state(t, v, clock=7, qt=2))[:3]) == "v takes 3-3, qt 2>3, v takes 4-4"
+
+
+def test_views_that_are_behind_are_compacted_all_the_same() -> None:
+    t = table("t", "1:1 2:1 3:1 4:1 5:1", qt=5)
+    v = view("v", t, "1:9 2:9 3:9 4:9", built=4)
+    assert script_of([pick_next(state(t, v, clock=5, qt=4))]) == "v 1-4"
+    large = view("v", t, " ".join(f"{i}:{8 << 20}" for i in range(1, 5)), built=4)
+    assert script_of([pick_next(state(t, large, clock=5, qt=4))]) == "v takes 5-5"
+
+
+def test_what_the_qt_waits_for_comes_before_refreshes() -> None:
+    big = 8 << 20
+    t = table("t", f"1:{big} 3:{big} 5:{big} 7:{big}", most=2, width=100, qt=4)
+    v = view("v", t, "1:1 3:1", built=4)
+    stages = script_of(pick(state(t, v, clock=7, qt=4)))
+    assert stages.startswith("t 1-3, qt 4>4, v takes 5-5, qt 4>6, t 1-5, qt 6>6, v takes 7-7, qt 6>7")
+
+
+@checking(max_examples=100, deadline=None)
+@given(st.integers(1, 20), st.integers(20, 100), st.integers(1, 100), st.integers(2, 6))
+def test_refreshes_do_not_starve_however_fast_batches_come(at_once: int, rounds: int, size: int, width: int) -> None:
+    """While each stage runs, more batches come in; the views are never left behind for good."""
+    t, clock = table("t", f"1:{size}", width=width), 1
+    now = state(t, view("v", t, "1:1", built=1), clock=clock, qt=1)
+    refreshed = 0
+    for _ in range(rounds):
+        while isinstance(stage := pick_next(now), Advance):  # takes no time
+            now = picking._after(now, stage)
+        if stage is not None:
+            refreshed += isinstance(stage, Refresh)
+            now = picking._after(now, stage)
+        source = now.tables["t"]
+        more = table("t", " ".join(f"{clock + i}:{size}" for i in range(1, at_once + 1))).deltas
+        clock += at_once
+        tables = {**now.tables, "t": replace(source, deltas=(*source.deltas, *more))}
+        now = replace(now, clock=clock, tables=tables)
+    assert refreshed >= rounds // 5
+    assert now.qt >= clock // 2
 
 
 @checking(max_examples=100, deadline=None)

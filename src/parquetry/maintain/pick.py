@@ -80,7 +80,7 @@ def pick_next(state: State, busy: Collection[int] = ()) -> Stage | None:
     """The next stage. Refreshes come before compactions, but for those that spare more than they cost."""
     return (
         pick_advance(state)
-        or pick_compaction(state, busy, urgent=True)
+        or pick_urgent_compaction(state, busy)
         or pick_refresh(state, busy)
         or pick_compaction(state, busy)
     )
@@ -121,33 +121,53 @@ def pick_refresh(state: State, busy: Collection[int] = ()) -> Refresh | None:
     return min(found, key=lambda f: f[:2])[2] if found else None
 
 
-def pick_compaction(state: State, busy: Collection[int] = (), *, urgent: bool = False) -> Compact | None:
-    """The next compaction; the table that holds the database's QT back comes first.
-
-    ``urgent`` ones go before refreshes: the QT waits for them now, or they are small and views gain by them, either
-    because their sources then have fewer deltas to take in or because they have fewer themselves. Refreshes cannot
-    starve: all of these end, unless a refresh brings more.
-    """
-    next_of_views = _next_of_views(state) if urgent else set()
-    for t in sorted(state.tables.values(), key=lambda t: (t.qt, t.name)):
-        if t.table_id in busy:
-            continue
+def pick_compaction(state: State, busy: Collection[int] = ()) -> Compact | None:
+    """The next compaction; the table that holds the database's QT back comes first."""
+    for t in _laggards(state, busy):
         sides = runs(state, t)
-        for side in sides:
-            run = _tier(side, t.settings)
-            gains = t.view is not None or any(d.delta_id in next_of_views for d in run)
-            if run and (not urgent or gains and sum(d.bytes for d in run) <= _SMALL * len(run)):
-                return Compact(t.name, t.table_id, tuple(run), f"{len(run)} neighbours of similar size")
+        run = next(filter(None, (_tier(side, t.settings) for side in sides)), None)
+        if run:
+            return _compact(t, run, f"{len(run)} neighbours of similar size")
         excess = len(t.deltas) - t.settings.max_query_deltas
-        if excess > 0 and (not urgent or queryable(state, t) <= state.qt):
-            run = _cheapest_window(sides, excess + 1, t.settings)
-            if run:
-                return Compact(t.name, t.table_id, tuple(run), f"{excess} over max_query_deltas, QT waits")
+        run = _cheapest_window(sides, excess + 1, t.settings) if excess > 0 else []
+        if run:
+            return _compact(t, run, f"{excess} over max_query_deltas, QT waits")
     return None
 
 
-def _next_of_views(state: State) -> set[str]:
-    return {d.delta_id for v in state.tables.values() if v.view is not None for d in next_step(state, v)}
+def pick_urgent_compaction(state: State, busy: Collection[int] = ()) -> Compact | None:
+    """A compaction that goes before refreshes: nothing new becomes visible without it, or it is small and views gain,
+    either because their sources then have fewer deltas to take in or because they have fewer themselves.
+
+    Refreshes cannot starve: all of these end, unless a refresh brings more.
+    """
+    next_of_views = {d.delta_id for v in state.tables.values() if v.view is not None for d in next_step(state, v)}
+    if not next_of_views:
+        return None
+    for t in _laggards(state, busy):
+        sides = runs(state, t)
+        for run in (_tier(side, t.settings) for side in sides):
+            gains = t.view is not None or any(d.delta_id in next_of_views for d in run)
+            if run and gains and sum(d.bytes for d in run) <= _SMALL * len(run):
+                return _compact(t, run, f"{len(run)} small neighbours, views gain")
+        visible = [side for side in sides if side[-1].t_hi <= state.qt]
+        excess = sum(map(len, visible)) + 1 - t.settings.max_query_deltas
+        if excess > 0 and len(visible) < len(sides):
+            tiers = filter(None, (_tier(side, t.settings) for side in visible))
+            run = next(tiers, None) or _cheapest_window(visible, excess + 1, t.settings)
+            if run:
+                return _compact(t, run, f"max_query_deltas is {t.settings.max_query_deltas}, QT waits")
+    return None
+
+
+def _laggards(state: State, busy: Collection[int]) -> list[TableState]:
+    """The tables that are not busy, those that hold the QT back first."""
+    tables = (t for t in state.tables.values() if t.table_id not in busy)
+    return sorted(tables, key=lambda t: (t.qt, t.name))
+
+
+def _compact(t: TableState, run: Sequence[Delta], why: str) -> Compact:
+    return Compact(t.name, t.table_id, tuple(run), why)
 
 
 def _tier(deltas: Sequence[Delta], settings: Settings) -> list[Delta]:
