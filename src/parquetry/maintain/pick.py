@@ -154,7 +154,7 @@ def pick_urgent_compaction(state: State, busy: Collection[int] = ()) -> Compact 
         excess = sum(map(len, visible)) + 1 - t.settings.max_query_deltas
         if excess > 0 and len(visible) < len(sides):
             tiers = filter(None, (_tier(side, t.settings) for side in visible))
-            run = next(tiers, None) or _cheapest_window(visible, excess + 1, t.settings)
+            run = next(tiers, []) or _cheapest_window(visible, excess + 1, t.settings)
             if run:
                 return _compact(t, run, f"max_query_deltas is {t.settings.max_query_deltas}, QT waits")
     return None
