@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 
 
 def in_background() -> None:
@@ -17,9 +15,3 @@ def in_background() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     else:
         os.nice(19)
-
-
-def thread_goes_last() -> None:
-    """Lets the other threads of this process have the cores first, where threads have priorities of their own."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)

@@ -148,9 +148,9 @@ class Warehouse:
         definitions.drop_view(self.catalog, name)
 
     def suggest_views(self, table: str | None = None, *, most: int | None = None, queries: int = 2_000) -> Suggested:
-        """The views that the newest logged queries ask for, the best first, and those that no query used.
+        """The views that the newest logged queries ask for, the best first, and those that no query needs then.
 
-        ``most`` is by default what the database's profile allows, without a profile 5.
+        ``most`` is by default what the database's profile leaves to the views that there are, without a profile 5.
         """
         newest = self._logged().queries(queries)
         return suggested_views(lambda: self.spark, self.store, self.catalog.state(), newest, table, most)

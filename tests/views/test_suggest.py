@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.model.schema import TableSchema
-from parquetry.views.choose import choose
+from parquetry.views.choose import choose, needless
 from parquetry.views.estimate import group_estimator
-from parquetry.views.suggest import Shape, shape_of, suggest
+from parquetry.views.suggest import Shape, There, shape_of, suggest
 
 SCHEMA = TableSchema.from_arrow(
     pa.schema([("day", pa.date32()), ("shop", pa.int32()), ("kind", pa.string()), ("v", pa.int64())]), ["day", "shop"]
@@ -47,7 +47,7 @@ def test_what_saves_most_comes_first_and_covers_several_queries() -> None:
     day = Shape(frozenset({"day"}), frozenset({("sum", "v")}))
     kind = Shape(frozenset({"kind"}), frozenset({("max", "v")}))
     shop = Shape(frozenset({"shop", "day"}), frozenset({("sum", "v")}))
-    found = suggest("t", [day] * 10 + [kind] * 10 + [shop], 1_000_000, product, 5)
+    found = suggest("t", [day] * 10 + [kind] * 10 + [shop], 1_000_000, product, 5).views
     assert found[0].shape.covers(day)
     assert found[0].shape.covers(kind)
     assert found[0].queries >= 20
@@ -58,7 +58,7 @@ def test_what_saves_most_comes_first_and_covers_several_queries() -> None:
 
 def test_what_queries_want_one_value_of_comes_first_in_the_key() -> None:
     one = Shape(frozenset({"day", "shop"}), frozenset({("sum", "v")}), frozenset({"day"}))
-    (found,) = suggest("t", [one] * 5, 1_000_000, product, 5)
+    (found,) = suggest("t", [one] * 5, 1_000_000, product, 5).views
     assert found.sql.endswith("GROUP BY day, shop")
     expression = shape_of("SELECT year(day), sum(v) FROM t WHERE 2020 = year(day) AND shop < 3 GROUP BY 1", SCHEMA)
     assert expression is not None
@@ -69,8 +69,9 @@ def test_a_wide_view_gives_way_to_narrow_ones_where_there_is_room() -> None:
     """Alone the wide one saves most; of two, each query's own."""
     reads = np.array([[10.0, np.inf], [np.inf, 10.0], [500.0, 500.0]])
     weights, upkeep = np.array([5.0, 5.0]), np.array([10.0, 10.0, 500.0])
-    assert choose(reads, weights, 10_000.0, upkeep, 1) == [2]
-    assert sorted(choose(reads, weights, 10_000.0, upkeep, 2)) == [0, 1]
+    without = np.full(2, 10_000.0)
+    assert choose(reads, weights, without, upkeep, 1) == [2]
+    assert sorted(choose(reads, weights, without, upkeep, 2)) == [0, 1]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
@@ -78,9 +79,9 @@ def test_a_choice_is_never_worse_than_nothing_and_in_order_of_benefit(seed: int,
     rng = np.random.default_rng(seed)
     reads = np.where(rng.random((7, 5)) < 0.5, np.inf, rng.integers(1, 1_000, (7, 5)).astype(float))
     weights, upkeep = rng.integers(1, 9, 5).astype(float), rng.integers(0, 2_000, 7).astype(float)
-    chosen = choose(reads, weights, 1_000.0, upkeep, most)
-    assert len(chosen) == len(set(chosen)) <= most
     best, saved = np.full(5, 1_000.0), []
+    chosen = choose(reads, weights, best, upkeep, most)
+    assert len(chosen) == len(set(chosen)) <= most
     for c in chosen:
         saved.append((np.maximum(best - reads[c], 0) * weights).sum() - upkeep[c])
         best = np.minimum(best, reads[c])
@@ -88,9 +89,41 @@ def test_a_choice_is_never_worse_than_nothing_and_in_order_of_benefit(seed: int,
     assert saved == sorted(saved, reverse=True)
 
 
+def test_views_that_are_there_are_not_suggested_again_and_go_when_nobody_needs_them() -> None:
+    day = Shape(frozenset({"day"}), frozenset({("sum", "v")}))
+    kind = Shape(frozenset({"kind"}), frozenset({("max", "v")}))
+    (first,) = suggest("t", [day] * 10, 1_000_000, product, 5).views
+    there = There(first.name, first.shape, ("day",), first.rows)
+    again = suggest("t", [day] * 10, 1_000_000, product, 5, [there], [first.name])
+    assert (again.views, again.drop) == ((), ())
+    more = suggest("t", [day] * 10 + [kind] * 10, 1_000_000, product, 5, [there], [first.name])
+    assert [(s.shape.covers(day), s.shape.covers(kind)) for s in more.views] == [(False, True)]
+    assert more.drop == ()
+    wider = There("wide", Shape(frozenset({"day", "shop"}), first.shape.aggregates), ("day", "shop"), 50_000.0)
+    assert suggest("t", [day] * 10, 1_000_000, product, 5, [wider, there]).drop == ("wide",)
+
+
+def test_a_name_that_is_taken_is_not_suggested() -> None:
+    day = Shape(frozenset({"day"}), frozenset({("sum", "v")}))
+    (found,) = suggest("t", [day] * 10, 1_000_000, product, 5, names=["T_by_day", "t_by_day_2"]).views
+    assert found.name == "t_by_day_3"
+
+
+@given(st.integers(0, 10_000))
+def test_queries_read_no_more_without_what_is_needless(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    reads = np.where(rng.random((5, 4)) < 0.4, np.inf, rng.integers(1, 20, (5, 4)).astype(float))
+    without = np.full(4, 15.0)
+    gone = needless(reads, without, 3)
+    kept = [v for v in range(5) if v not in gone]
+    assert set(gone) <= {0, 1, 2}
+    least = [np.minimum(reads[views].min(axis=0, initial=np.inf), without) for views in (range(5), kept)]
+    assert (least[0] == least[1]).all()
+
+
 def test_a_view_as_large_as_its_table_is_never_suggested() -> None:
     everything = Shape(frozenset({"day", "shop", "kind"}), frozenset({("sum", "v")}))
-    assert suggest("t", [everything] * 50, 20_000, lambda _: 19_000.0, 5) == []
+    assert suggest("t", [everything] * 50, 20_000, lambda _: 19_000.0, 5).views == ()
 
 
 def test_the_estimate_counts_small_sets_exactly_and_unique_ones_as_the_table() -> None:

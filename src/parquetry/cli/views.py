@@ -87,10 +87,10 @@ def suggest_views(
     with opened(ctx) as wh:
         found = wh.suggest_views(table, most=most)
         if apply:
-            for name in found.drop:
-                wh.drop_view(name)
             for s in found.views:
                 wh.create_view(s.name, s.sql)
+            for name in found.drop:
+                wh.drop_view(name)
     rows = [
         {
             "view": s.name,
@@ -110,7 +110,7 @@ def suggest_views(
         [(s.name, f"{s.rows:,}", s.queries, f"{s.rows_before:,}", f"{s.rows_after:,}", s.sql) for s in found.views],
     )
     for name in found.drop:
-        print(f"{'dropped' if apply else 'to drop'}: {name}, which none of {found.queries} queries used")
+        print(f"{'dropped' if apply else 'to drop'}: {name}, which none of {found.queries} queries needs")
     if apply and found.views:
         print("filled by the next maintain")
 

@@ -77,13 +77,15 @@ def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
 
 
 def pick_next(state: State, busy: Collection[int] = ()) -> Stage | None:
-    """The next stage. Refreshes come before compactions, but for those that spare more than they cost."""
-    return (
-        pick_advance(state)
-        or pick_urgent_compaction(state, busy)
-        or pick_refresh(state, busy)
-        or pick_compaction(state, busy)
-    )
+    """The next stage. Refreshes come before compactions, but for those that spare more than they cost.
+
+    The QT moves as soon as it can. QTs of single tables, by which nobody reads, are published when all else is done.
+    """
+    advance = pick_advance(state)
+    if advance is not None and advance.database > state.qt:
+        return advance
+    work = pick_urgent_compaction(state, busy) or pick_refresh(state, busy) or pick_compaction(state, busy)
+    return work or advance
 
 
 def pick_advance(state: State) -> Advance | None:
@@ -163,7 +165,7 @@ def pick_urgent_compaction(state: State, busy: Collection[int] = ()) -> Compact 
 def _laggards(state: State, busy: Collection[int]) -> list[TableState]:
     """The tables that are not busy, those that hold the QT back first."""
     tables = (t for t in state.tables.values() if t.table_id not in busy)
-    return sorted(tables, key=lambda t: (t.qt, t.name))
+    return sorted(tables, key=lambda t: (queryable(state, t), t.name))
 
 
 def _compact(t: TableState, run: Sequence[Delta], why: str) -> Compact:

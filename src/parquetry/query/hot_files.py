@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from parquetry.errors import StorageError
 from parquetry.model.state import State
-from parquetry.priority import thread_goes_last
 from parquetry.query.plan import Plan
 from parquetry.storage.row_groups import footer_of
 from parquetry.storage.store import Store
@@ -48,7 +47,7 @@ class HotFiles:
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
         self._asked: Counter[str] = Counter()
         self._made = 0
-        self._copier = ThreadPoolExecutor(1, thread_name_prefix="hot-files", initializer=thread_goes_last)
+        self._copier = ThreadPoolExecutor(1, thread_name_prefix="hot-files")
         self._last: Future[None] | None = None
 
     @contextmanager

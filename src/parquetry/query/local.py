@@ -18,6 +18,7 @@ from parquetry.query.local_plan import LocalPlan
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.local_source import Source, measured, source_of
 from parquetry.query.plan import Plan, TablePlan
+from parquetry.query.prepared import Prepared
 from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
 from parquetry.views.project import visible_columns, visible_rows
@@ -76,10 +77,16 @@ class LocalExecutor:
         copied once more and no figures are left: that is for few rows whose figures are known.
         """
         at_once = all(s.counted for s in sources) or read.get("rows_out", _MANY_ROWS) < _MANY_ROWS
-        cursor = self._cursor(1 if sources and all(s.small for s in sources) else _CORES, profiled=not at_once)
+        threads = 1 if sources and all(s.small for s in sources) else _CORES
+        cursor = self._cursor(threads, profiled=not at_once)
         streams = {name: stream for s in sources for name, stream in s.streams.items()}
-        # DuckDB finds Arrow data by the name of a variable around the call; to register it takes 0.8 ms.
-        made = eval(_EXECUTE, {"cursor": cursor, "text": text, **streams}) if at_once else cursor.sql(text)
+        if not at_once:
+            made = cursor.sql(text)
+        elif streams:
+            # DuckDB finds Arrow data by the name of a variable around the call; to register it takes 0.8 ms.
+            made = eval(_EXECUTE, {"cursor": cursor, "text": text, **streams})
+        else:
+            made = cursor.execute(self._prepared(threads).get(text))
         table: pa.Table = made.to_arrow_table()
         if not read:
             read.update(measured(cursor, sources, self._store), rows_out=table.num_rows)
@@ -105,6 +112,12 @@ class LocalExecutor:
                 cursor.execute("SET enable_profiling = 'no_output'")
         return cursors[threads, profiled]
 
+    def _prepared(self, threads: int) -> Prepared:
+        kept: dict[int, Prepared] = self._per_thread.__dict__.setdefault("prepared", {})
+        if threads not in kept:
+            kept[threads] = Prepared(self._cursor(threads))
+        return kept[threads]
+
     def _connect(self, threads: int) -> Any:
         import duckdb
 
@@ -114,6 +127,8 @@ class LocalExecutor:
                 # Data files never change once published, so their footers may be remembered.
                 connection.execute("SET GLOBAL parquet_metadata_cache = true")
                 connection.execute("SET GLOBAL TimeZone = 'UTC'")
+                # Else every fortieth small query gives memory back to the system, and the next one faults it in again.
+                connection.execute("SET GLOBAL allocator_background_threads = true")
             return self._connections[threads]
 
 

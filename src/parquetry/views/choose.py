@@ -8,15 +8,15 @@ _WORTH = 0.8  # a view is left out if what its queries read does not fall below 
 _MOST_SWAPS = 50
 
 
-def choose(reads: np.ndarray, weights: np.ndarray, without: float, upkeep: np.ndarray, most: int) -> list[int]:
+def choose(reads: np.ndarray, weights: np.ndarray, without: np.ndarray, upkeep: np.ndarray, most: int) -> list[int]:
     """At most ``most`` candidates, those that save most first.
 
     ``reads[c, q]`` are the rows that query ``q`` reads with candidate ``c``, infinitely many where that is no answer;
-    ``weights`` how often queries were asked, ``without`` what they read with no view at all, and ``upkeep`` what it
-    costs to keep a candidate.
+    ``weights`` how often queries were asked, ``without`` what they read with none of them, and ``upkeep`` what it costs
+    to keep a candidate.
     """
     chosen: list[int] = []
-    best = np.full(len(weights), without)
+    best = without
     while len(chosen) < most:
         c = _next(reads, weights, best, upkeep)
         if c is None:
@@ -39,7 +39,7 @@ def _next(reads: np.ndarray, weights: np.ndarray, best: np.ndarray, upkeep: np.n
 
 
 def _swapped(
-    chosen: list[int], reads: np.ndarray, weights: np.ndarray, without: float, upkeep: np.ndarray
+    chosen: list[int], reads: np.ndarray, weights: np.ndarray, without: np.ndarray, upkeep: np.ndarray
 ) -> list[int]:
     """The choice after exchanging one for another as long as all queries together read less.
 
@@ -50,7 +50,7 @@ def _swapped(
         found: tuple[float, int, int] | None = None
         for i in range(len(chosen)):
             rest = chosen[:i] + chosen[i + 1 :]
-            best = np.minimum(reads[rest].min(axis=0), without) if rest else np.full(len(weights), without)
+            best = np.minimum(reads[rest].min(axis=0), without) if rest else without
             costs = (np.minimum(reads, best) * weights).sum(axis=1) + upkeep + upkeep[rest].sum()
             costs[chosen] = np.inf
             c = int(costs.argmin())
@@ -63,16 +63,16 @@ def _swapped(
     return chosen
 
 
-def _cost(chosen: list[int], reads: np.ndarray, weights: np.ndarray, without: float, upkeep: np.ndarray) -> float:
-    best = np.minimum(reads[chosen].min(axis=0), without) if chosen else np.full(len(weights), without)
+def _cost(chosen: list[int], reads: np.ndarray, weights: np.ndarray, without: np.ndarray, upkeep: np.ndarray) -> float:
+    best = np.minimum(reads[chosen].min(axis=0), without) if chosen else without
     return float((best * weights).sum() + upkeep[chosen].sum())
 
 
 def _in_order(
-    chosen: list[int], reads: np.ndarray, weights: np.ndarray, without: float, upkeep: np.ndarray
+    chosen: list[int], reads: np.ndarray, weights: np.ndarray, without: np.ndarray, upkeep: np.ndarray
 ) -> list[int]:
     ordered: list[int] = []
-    best = np.full(len(weights), without)
+    best = without
     while left := [c for c in chosen if c not in ordered]:
         saved = (np.maximum(best - reads[left], 0.0) * weights).sum(axis=1) - upkeep[left]
         c = left[int(saved.argmax())]
@@ -81,3 +81,16 @@ def _in_order(
         ordered.append(c)
         best = np.minimum(best, reads[c])
     return ordered
+
+
+def needless(reads: np.ndarray, without: np.ndarray, there: int) -> list[int]:
+    """Which of the first ``there`` of some views no query needs: others give each of theirs as few rows or fewer.
+
+    Of two that are alike one goes, the first.
+    """
+    gone: list[int] = []
+    for view in range(there):
+        others = [v for v in range(len(reads)) if v != view and v not in gone]
+        if (np.minimum(reads[others].min(axis=0, initial=np.inf), without) <= reads[view]).all():
+            gone.append(view)
+    return gone

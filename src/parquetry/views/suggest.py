@@ -7,9 +7,10 @@ keep it up (NA-02, NA-38).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -21,7 +22,7 @@ from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import VIEW_GROUP_ROWS
 from parquetry.views.asked import Asked, NoMatch, owner_of, take_apart
-from parquetry.views.choose import choose
+from parquetry.views.choose import choose, needless
 from parquetry.views.define import AGGREGATES
 from parquetry.workload.sql_text import parse_query
 
@@ -64,11 +65,21 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Suggested:
-    """Views to make, the best first, and views that none of the logged ``queries`` used."""
+    """Views to make, the best first, and views that none of the logged ``queries`` needs then."""
 
     views: tuple[Suggestion, ...]
     drop: tuple[str, ...]
     queries: int
+
+
+@dataclass(frozen=True)
+class There:
+    """A view that there is: its shape, its key as grouping expressions, and its rows."""
+
+    name: str
+    shape: Shape
+    order: tuple[str, ...]
+    rows: float
 
 
 def shape_of(sql: str, schema: TableSchema) -> Shape | None:
@@ -137,10 +148,12 @@ def suggest(
     rows: int,
     estimate: Callable[[frozenset[str]], float],
     most: int,
-) -> list[Suggestion]:
-    """At most ``most`` views for queries of these shapes over a table of ``rows`` rows.
+    there: Sequence[There] = (),
+    names: Iterable[str] = (),
+) -> Suggested:
+    """At most ``most`` views for queries of these shapes over a table of ``rows`` rows, beside those that are there.
 
-    ``estimate`` gives the number of groups of a set of grouping expressions.
+    ``estimate`` gives the number of groups of a set of grouping expressions; ``names`` are taken.
     """
     asked = Counter(shapes)
     sizes: dict[frozenset[str], float] = {}
@@ -151,28 +164,41 @@ def suggest(
         return sizes[groups]
 
     kinds, weights = list(asked), np.array(list(asked.values()), float)
+    present = [_Candidate(t.shape, t.order, t.rows) for t in there]
+    reads_there = np.array([[c.reads(s, size) for s in kinds] for c in present]).reshape(len(present), len(kinds))
+    table_rows = np.full(len(kinds), float(rows))
+    without = np.minimum(reads_there.min(axis=0, initial=np.inf), table_rows)
     shapes_made = _candidates(asked, size, rows)
-    if not shapes_made:
-        return []
-    for _ in range(_MOST_ROUNDS):
+    chosen: list[int] = []
+    reads = np.empty((0, len(kinds)))
+    for _ in range(_MOST_ROUNDS if shapes_made else 0):
         candidates = [_Candidate.of(c, asked, size) for c in shapes_made]
         reads = np.array([[c.reads(s, size) for s in kinds] for c in candidates])
-        chosen = choose(reads, weights, float(rows), np.array([c.rows for c in candidates]), most)
-        narrower = [s for s in _needed(kinds, reads[chosen], rows) if s not in shapes_made]
+        chosen = choose(reads, weights, without, np.array([c.rows for c in candidates]), most)
+        narrower = [s for s in _needed(kinds, reads[chosen], without) if s not in shapes_made]
         if not narrower:
             break
         shapes_made += narrower
-    cost = np.full(len(kinds), float(rows))
     found: list[Suggestion] = []
+    cost, taken = without, {n.lower() for n in names}
     for i in chosen:
         c, mine = candidates[i], reads[i] < cost
         before, after = (int((x[mine] * weights[mine]).sum()) for x in (cost, reads[i]))
         cost = np.minimum(cost, reads[i])
-        name = f"{table}_by_{'_'.join(sorted(_word(g) for g in c.shape.groups))}"[:100]
-        name = name if name not in {f.name for f in found} else f"{name}_{len(found)}"
+        name = _free_name(f"{table}_by_{'_'.join(sorted(_word(g) for g in c.shape.groups))}"[:100], taken)
+        taken.add(name.lower())
         sql = _definition(table, c.shape, c.order)
         found.append(Suggestion(name, sql, c.shape, int(c.rows), int(weights[mine].sum()), before, after))
-    return found
+    left = needless(np.vstack([reads_there, reads[chosen]]), table_rows, len(there))
+    return Suggested(tuple(found), tuple(there[i].name for i in left), len(shapes))
+
+
+def _free_name(wanted: str, taken: Collection[str]) -> str:
+    numbers = itertools.count(2)
+    name = wanted
+    while name.lower() in taken:
+        name = f"{wanted}_{next(numbers)}"
+    return name
 
 
 @dataclass(frozen=True)
@@ -227,7 +253,7 @@ def _candidates(asked: Counter[Shape], size: Callable[[frozenset[str]], float], 
     return list(dict.fromkeys(with_all_aggregates))
 
 
-def _needed(kinds: Sequence[Shape], reads: np.ndarray, without: float) -> list[Shape]:
+def _needed(kinds: Sequence[Shape], reads: np.ndarray, without: np.ndarray) -> list[Shape]:
     """What each of some views is really asked for when every query takes the one that it reads least of.
 
     A view that was chosen first is often wider than what the others leave to it.

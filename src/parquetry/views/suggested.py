@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parquetry.model.freshness import views_over
 from parquetry.model.state import State, TableState
 from parquetry.storage.store import Store
 from parquetry.views.estimate import group_estimator, sampled_groups
-from parquetry.views.suggest import Suggested, Suggestion, shape_of, suggest
+from parquetry.views.suggest import Suggested, There, shape_of, suggest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,33 +25,77 @@ def suggested_views(
     table: str | None = None,
     most: int | None = None,
 ) -> Suggested:
-    """The views that the ``newest`` rows of the query log ask for, the best first, and those that no query used."""
-    most = most or (state.profile.views if state.profile else _MOST_VIEWS)
-    tables = [state.table(table)] if table is not None else state.tables.values()
-    found = [s for t in tables for s in _over(spark, store, t, newest, most)]
-    found.sort(key=lambda s: s.rows_after - s.rows_before)
-    there = {v.view.spec.sql for v in state.tables.values() if v.view is not None}
-    return Suggested(tuple(s for s in found[:most] if s.sql not in there), _idle(state, newest), len(newest))
+    """The views that the ``newest`` rows of the query log ask for, the best first, and those that no query needs.
+
+    ``most`` limits the suggestions; without it the profile limits all views together, or 5 are suggested at most.
+    """
+    if most is None and state.profile is not None:
+        kept = sum(v.view is not None for v in state.tables.values()) - len(_idle(state, newest))
+        most = max(0, state.profile.views - kept)
+    most = _MOST_VIEWS if most is None else most
+    tables = [state.table(table)] if table is not None else list(state.tables.values())
+    found = [s for t in tables if (s := _over(spark, store, state, t, newest, most)) is not None]
+    best = sorted((v for s in found for v in s.views), key=lambda v: v.rows_after - v.rows_before)[:most]
+    made = {v.name for v in best}
+    # What is made needless by a view that is not among the best is still needed.
+    replaced = [name for s in found if all(v.name in made for v in s.views) for name in s.drop]
+    below = _below(state)
+    by_name = {n.lower() for q in newest for n in q["tables"] if n.lower() != _view_of(q)}
+    idle = _idle(state, newest)
+    drop = [
+        v.name
+        for v in state.tables.values()
+        if v.name in idle or (v.name in replaced and v.table_id not in below and v.name.lower() not in by_name)
+    ]
+    return Suggested(tuple(best), tuple(drop), len(newest))
 
 
 def _over(
-    spark: Callable[[], SparkSession], store: Store, t: TableState, newest: Sequence[Mapping[str, Any]], most: int
-) -> list[Suggestion]:
+    spark: Callable[[], SparkSession],
+    store: Store,
+    state: State,
+    t: TableState,
+    newest: Sequence[Mapping[str, Any]],
+    most: int,
+) -> Suggested | None:
     asked = (shape_of(q["sql"], t.readable) for q in newest if t.name.lower() in q["tables"])
     shapes = [s for s in asked if s is not None]
     rows = sum(d.rows for d in t.deltas)
     if t.view is not None or not shapes or not rows:
-        return []
-    expressions = sorted({g for s in shapes for g in s.groups})
+        return None
+    there = [known for v in views_over(state, t) if (known := _there(v, t)) is not None]
+    expressions = sorted({g for s in [*shapes, *(v.shape for v in there)] for g in s.groups})
     sample = sampled_groups(spark(), store, t, expressions)
-    return suggest(t.name, shapes, rows, group_estimator(sample, expressions, rows), most)
+    return suggest(t.name, shapes, rows, group_estimator(sample, expressions, rows), most, there, state.tables)
+
+
+def _there(view: TableState, t: TableState) -> There | None:
+    """A view of this table alone, of all its rows, as suggestions are compared with it."""
+    assert view.view is not None
+    spec = view.view.spec
+    shape = shape_of(spec.sql, t.readable)
+    if shape is None or spec.where or len(spec.sources) > 1:
+        return None
+    grouped = {c.name: shape_of(f"SELECT count(*) AS n FROM t GROUP BY {c.argument}", t.readable) for c in spec.groups}
+    order = [group for name in view.schema.key if (one := grouped.get(name)) is not None for group in one.groups]
+    return There(view.name, shape, tuple(order), float(sum(d.rows for d in view.deltas)))
 
 
 def _idle(state: State, newest: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Views that no query read and no other view is made of; without any query nothing counts as idle."""
     if not newest:
         return ()
-    used = {name for q in newest for name in [*q["tables"], str((q["stats"] or {}).get("view")).lower()]}
-    below = {s.table_id for v in state.tables.values() if v.view for s in v.view.spec.sources}
+    used = {name.lower() for q in newest for name in [*q["tables"], _view_of(q)]}
+    below = _below(state)
     idle = (v.name for v in state.tables.values() if v.view and v.table_id not in below)
     return tuple(n for n in idle if n.lower() not in used)
+
+
+def _view_of(query: Mapping[str, Any]) -> str:
+    """The lowered name of the view that answered a logged query, unasked."""
+    return str((query["stats"] or {}).get("view")).lower()
+
+
+def _below(state: State) -> set[int]:
+    """The tables and views that views are made of."""
+    return {s.table_id for v in state.tables.values() if v.view for s in v.view.spec.sources}
