@@ -106,7 +106,7 @@ def test_a_table_in_memory_stays_there_as_it_changes(wh: Warehouse) -> None:
     assert set(_hot(wh)._copies) == files, "copies of what was compacted leave"
     assert not files & before
     (names,) = {tuple(sorted(c.name for c in _hot(wh)._copies.values()))}
-    held = wh._engine._local._cursor(1).execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    held = wh._engine._local._cursor(1).execute("SELECT database_name FROM duckdb_tables()").fetchall()
     assert sorted(name for (name,) in held) == list(names)
 
 

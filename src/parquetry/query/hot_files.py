@@ -28,6 +28,7 @@ _MOST_BYTES = 256 << 20  # of memory, for all copies
 _VALUE_BYTES = 12  # of a value in memory, besides what it refers to
 _LEAST_ASKED = 2  # so often a file is read before it is copied
 _MOST_COUNTED = 4096
+_TABLE = "rows"
 
 
 @dataclass
@@ -59,7 +60,7 @@ class HotFiles:
             return
         used = self._take({f.path: table_id for table_id, f in files})
         try:
-            yield {path: copy.name for path, copy in used.items()}
+            yield {path: f"{copy.name}.{_TABLE}" for path, copy in used.items()}
         finally:
             with self._lock:
                 for copy in used.values():
@@ -130,18 +131,31 @@ class HotFiles:
             if leaving is None:
                 return
             self._drop(leaving)
-            self._made += 1
-            name = f"__hot_{self._made}"
-            url = self._store.url(path).replace("'", "''")
-            reading = f"read_parquet(['{url}'], hive_partitioning = false)"
-            self._cursor().execute(f"CREATE TABLE {name} AS SELECT * FROM {reading}")
+            name = self._load(self._store.url(path))
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
         with self._lock:
             self._copies[path] = _Copy(name, table_id, weight)
 
+    def _load(self, url: str) -> str:
+        """A table with the file's rows, in a database of its own: only so DuckDB compresses it in memory, and scans
+        strings a third faster; and prepared statements stay as they are when other tables come and go."""
+        cursor = self._cursor()
+        self._made += 1
+        name = f"__hot_{self._made}"
+        cursor.execute(f"ATTACH ':memory:' AS {name} (COMPRESS)")
+        try:
+            quoted = url.replace("'", "''")
+            reading = f"read_parquet(['{quoted}'], hive_partitioning = false)"
+            cursor.execute(f"CREATE TABLE {name}.{_TABLE} AS SELECT * FROM {reading}")
+            cursor.execute(f"CHECKPOINT {name}")
+        except BaseException:
+            self._drop([name])
+            raise
+        return name
+
     def _make_room(self, path: str, weight: int) -> list[str] | None:
-        """Takes out copies that are asked for less, the least recently used first: their tables' names, or nothing if
+        """Takes out copies that are asked for less, the least recently used first: their names, or nothing if
         there would not be room even so."""
         free = _MOST_BYTES - sum(c.weight for c in self._copies.values())
         leaving = []
@@ -155,4 +169,4 @@ class HotFiles:
 
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:  # not under the lock: queries would wait
-            self._cursor().execute(f"DROP TABLE {name}")
+            self._cursor().execute(f"DETACH {name}")
