@@ -37,6 +37,21 @@ def test_expressions_are_groups_themselves() -> None:
     assert found == Shape(frozenset({"YEAR(day)"}), frozenset({("avg", "v")}))
 
 
+def test_what_is_computed_from_a_group_is_no_group_of_its_own() -> None:
+    """A view by day answers queries by year; one that filters by day needs days anyway."""
+    by_year = shape_of("SELECT year(day), sum(v) FROM t GROUP BY year(day)", SCHEMA)
+    by_day = shape_of("SELECT day, sum(v) FROM t GROUP BY day", SCHEMA)
+    both = shape_of("SELECT year(day), sum(v) FROM t WHERE day > DATE '2020-01-01' GROUP BY year(day)", SCHEMA)
+    assert by_year is not None
+    assert by_day is not None
+    assert both == by_day
+    assert by_day.covers(by_year)
+    assert not by_year.covers(by_day)
+    there = There("by_day", by_day, ("day",), 100.0)
+    found = suggest("t", [both] * 9, 1_000_000, product, 5, [there])
+    assert (found.views, found.drop) == ((), ())
+
+
 def test_queries_that_no_view_answers_have_no_shape() -> None:
     assert shape_of("SELECT * FROM t", SCHEMA) is None
     assert shape_of("SELECT day, count(DISTINCT v) FROM t GROUP BY day", SCHEMA) is None

@@ -12,11 +12,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 
 import numpy as np
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
@@ -24,6 +25,7 @@ from parquetry.model.settings import VIEW_GROUP_ROWS
 from parquetry.views.asked import Asked, NoMatch, owner_of, take_apart
 from parquetry.views.choose import choose, needless
 from parquetry.views.define import AGGREGATES
+from parquetry.views.normalize import expression as tree_of
 from parquetry.workload.sql_text import parse_query
 
 _MOST_SHAPES = 30  # the most frequent shapes of the log, which candidates are made from
@@ -40,7 +42,10 @@ class Shape:
     fixed: frozenset[str] = frozenset()  # groups of which the query wants one value
 
     def covers(self, other: Shape) -> bool:
-        return other.groups <= self.groups and other.aggregates <= self.aggregates
+        """Whether a view of this shape answers queries of the other: what they group by is made of its groups."""
+        return other.aggregates <= self.aggregates and all(
+            g in self.groups or _columns(g) <= self.groups for g in other.groups
+        )
 
     def __or__(self, other: Shape) -> Shape:
         return Shape(self.groups | other.groups, self.aggregates | other.aggregates, self.fixed | other.fixed)
@@ -111,7 +116,18 @@ def _shape(asked: Asked) -> Shape | None:
             inside = any(asked.text(p) in groups for p in _above(c))
             if owner_of(c) is not None and not inside:
                 groups.add(asked.text(c))
+    groups = {g for g in groups if not _columns(g) <= groups - {g}}
     return Shape(frozenset(groups), frozenset(aggregates), frozenset(_fixed(asked)) & groups) if groups else None
+
+
+@lru_cache(maxsize=4096)
+def _columns(expression: str) -> frozenset[str]:
+    """The columns that a grouping expression is made of; itself where that is not certain."""
+    try:
+        names = [c.name.lower() for c in tree_of(expression).find_all(exp.Column)]
+    except SqlglotError:
+        names = []
+    return frozenset(n if n.isidentifier() else f"`{n}`" for n in names) or frozenset([expression])
 
 
 def _fixed(asked: Asked) -> set[str]:
