@@ -73,8 +73,8 @@ def _there(view: TableState, t: TableState) -> There | None:
     """A view of this table alone, of all its rows, as suggestions are compared with it."""
     assert view.view is not None
     spec = view.view.spec
-    shape = shape_of(spec.sql, t.readable)
-    if shape is None or spec.where or len(spec.sources) > 1:
+    shape = None if spec.where or len(spec.sources) > 1 else shape_of(spec.sql, t.readable)
+    if shape is None:
         return None
     grouped = {c.name: shape_of(f"SELECT count(*) AS n FROM t GROUP BY {c.argument}", t.readable) for c in spec.groups}
     order = [group for name in view.schema.key if (one := grouped.get(name)) is not None for group in one.groups]
