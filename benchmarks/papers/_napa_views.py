@@ -85,24 +85,23 @@ def dashboards(folder: Path, spark: SparkSession, rows: int, load_s: float) -> d
     suggested = {s.name: s.sql for s in wh.suggest_views("hits", most=_SUGGESTED).views}
     found = [{"": "the table", **_summary(base)}]
     loaded: dict[str, dict[str, Any]] = {}
-    for what, views in (("8 hand-picked views", HAND_PICKED), (f"{len(suggested)} suggested views", suggested)):
+    for what, views in ((f"{len(suggested)} suggested views", suggested), ("8 hand-picked views", HAND_PICKED)):
         _make(wh, dict(views))
         same_answers(wh, log[: len(TEMPLATES)])
         for sql in log:
             assert wh.sql(sql, executor="local").plan.view is not None, f"not covered by the {what}: {sql}"
-        timed(wh, log)
+        timed(wh, log * 9)  # until small files are in memory and statements prepared
         measured = timed(wh, log * 3)
         found.append({"": what, **_summary(measured), "view rows": sum(v["rows"] for v in wh.views())})
         note(f"D4: {found[-1]}")
-        if views is HAND_PICKED:
-            for how in LOADS:
-                loaded[how] = {"": f"the same under load ({how})", **_under_load(wh, folder, log, load_s, how)}
-                note(f"D4: {loaded[how]}")
-                wh.maintain()
-                timed(wh, log)
+    for how in LOADS:
+        loaded[how] = {"": f"the same under load ({how})", **_under_load(wh, folder, log, load_s, how)}
+        note(f"D4: {loaded[how]}")
+        wh.maintain()
+        timed(wh, log)
     drop_views(wh)
     wh.close()
-    table, picked, suggestions = found
+    table, suggestions, picked = found
     return {"D4": [table, picked, *loaded.values()], "D5": [picked, suggestions]}
 
 

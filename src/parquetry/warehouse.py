@@ -153,7 +153,8 @@ class Warehouse:
         ``most`` is by default what the database's profile leaves to the views that there are, without a profile 5.
         """
         newest = self._logged().queries(queries)
-        return suggested_views(lambda: self.spark, self.store, self.catalog.state(), newest, table, most)
+        made = {r.detail["table"]: r.at for r in self.catalog.history() if r.kind == "create view"}
+        return suggested_views(lambda: self.spark, self.store, self.catalog.state(), newest, table, most, made)
 
     def views(self) -> list[dict[str, Any]]:
         """Every view: its definition, size, and how far it is filled."""

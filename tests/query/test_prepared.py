@@ -10,11 +10,20 @@ from parquetry.query.prepared import Prepared
 
 
 @pytest.fixture
-def cursor() -> duckdb.DuckDBPyConnection:
+def cursor(monkeypatch: pytest.MonkeyPatch) -> duckdb.DuckDBPyConnection:
+    monkeypatch.setattr(prepared, "_LEAST_ASKED", 1)
     return duckdb.connect(config={"threads": 1})
 
 
-def test_a_statement_is_prepared_when_it_is_asked_for_again(cursor: duckdb.DuckDBPyConnection) -> None:
+def test_a_statement_is_prepared_when_it_is_asked_for_often(
+    cursor: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_LEAST_ASKED", 3)
+    kept = Prepared(cursor)
+    assert [kept.get("SELECT 8 AS x").startswith("EXECUTE") for _ in range(5)] == [False, False, False, True, True]
+
+
+def test_both_forms_give_the_same(cursor: duckdb.DuckDBPyConnection) -> None:
     kept = Prepared(cursor)
     forms = [kept.get("SELECT 7 AS x") for _ in range(3)]
     assert forms[0] == "SELECT 7 AS x"

@@ -58,17 +58,25 @@ def test_queries_that_no_view_answers_have_no_shape() -> None:
     assert shape_of("SELECT sum(v) FROM t", SCHEMA) is None, "a total alone says nothing about groups"
 
 
-def test_what_saves_most_comes_first_and_covers_several_queries() -> None:
+def test_one_view_covers_several_queries_and_of_more_views_none_is_needless() -> None:
     day = Shape(frozenset({"day"}), frozenset({("sum", "v")}))
     kind = Shape(frozenset({"kind"}), frozenset({("max", "v")}))
     shop = Shape(frozenset({"shop", "day"}), frozenset({("sum", "v")}))
-    found = suggest("t", [day] * 10 + [kind] * 10 + [shop], 1_000_000, product, 5).views
-    assert found[0].shape.covers(day)
-    assert found[0].shape.covers(kind)
-    assert found[0].queries >= 20
+    log = [day] * 10 + [kind] * 10 + [shop]
+    (one,) = suggest("t", log, 1_000_000, product, 1).views
+    assert one.shape.covers(day)
+    assert one.shape.covers(kind)
+    assert one.queries >= 20
+    found = suggest("t", log, 1_000_000, product, 5).views
     assert all(s.rows_after < s.rows_before for s in found)
-    assert found[0].sql.endswith("FROM t GROUP BY kind, shop, day"), "few values first"
     assert len({s.name for s in found}) == len(found)
+    assert not [s for s in found if s.shape.covers(day) and s.shape.covers(kind)], "narrow ones do all that it did"
+
+
+def test_few_values_come_first_in_the_key() -> None:
+    all_three = Shape(frozenset({"day", "shop", "kind"}), frozenset({("sum", "v")}))
+    (found,) = suggest("t", [all_three] * 10, 1_000_000, product, 1).views
+    assert found.sql.endswith("FROM t GROUP BY kind, shop, day")
 
 
 def test_what_queries_want_one_value_of_comes_first_in_the_key() -> None:

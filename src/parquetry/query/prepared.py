@@ -1,4 +1,4 @@
-"""Statements that are asked for again: DuckDB need not parse, bind and optimise them anew."""
+"""Statements that are asked for often: DuckDB need not parse, bind and optimise them anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 _MOST = 512  # statements of a cursor
+_LEAST_ASKED = 8  # to prepare takes as long as is saved in two or three runs, and texts change when the QT moves
 
 
 class Prepared:
@@ -13,23 +14,26 @@ class Prepared:
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
-        self._names: OrderedDict[str, str] = OrderedDict()
+        self._asked: OrderedDict[str, int | str] = OrderedDict()  # how often, then under which name it is prepared
         self._made = 0
 
     def get(self, text: str) -> str:
-        """What to execute for ``text``: itself the first time, from the second time on its prepared form."""
-        name = self._names.get(text)
-        if name is None:
-            self._names[text] = ""
-            if len(self._names) > _MOST:
-                _, oldest = self._names.popitem(last=False)
-                if oldest:
-                    self._cursor.execute(f"DEALLOCATE {oldest}")
-            return text
-        self._names.move_to_end(text)
-        if not name:
+        """What to execute for ``text``: itself, and its prepared form once it was asked for often."""
+        asked = self._asked.setdefault(text, 0)
+        self._asked.move_to_end(text)
+        if isinstance(asked, int):
+            if asked < _LEAST_ASKED:
+                self._asked[text] = asked + 1
+                self._forget()
+                return text
             self._made += 1
             name = f"__asked_{self._made}"
             self._cursor.execute(f"PREPARE {name} AS {text}")
-            self._names[text] = name
-        return f"EXECUTE {name}"
+            self._asked[text] = asked = name
+        return f"EXECUTE {asked}"
+
+    def _forget(self) -> None:
+        if len(self._asked) > _MOST:
+            _, oldest = self._asked.popitem(last=False)
+            if isinstance(oldest, str):
+                self._cursor.execute(f"DEALLOCATE {oldest}")

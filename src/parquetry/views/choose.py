@@ -6,6 +6,7 @@ import numpy as np
 
 _WORTH = 0.8  # a view is left out if what its queries read does not fall below this share
 _MOST_SWAPS = 50
+_MOST_REFILLS = 5  # what was chosen first is often made needless by the others, and leaves room
 
 
 def choose(reads: np.ndarray, weights: np.ndarray, without: np.ndarray, upkeep: np.ndarray, most: int) -> list[int]:
@@ -16,14 +17,17 @@ def choose(reads: np.ndarray, weights: np.ndarray, without: np.ndarray, upkeep: 
     to keep a candidate.
     """
     chosen: list[int] = []
-    best = without
-    while len(chosen) < most:
-        c = _next(reads, weights, best, upkeep)
-        if c is None:
+    for _ in range(_MOST_REFILLS):
+        best = np.minimum(reads[chosen].min(axis=0, initial=np.inf), without)
+        while len(chosen) < most and (c := _next(reads, weights, best, upkeep)) is not None:
+            chosen.append(c)
+            best = np.minimum(best, reads[c])
+        chosen = _swapped(chosen, reads, weights, without, upkeep)
+        gone = needless(reads[chosen], without, len(chosen))
+        chosen = [c for i, c in enumerate(chosen) if i not in gone]
+        if not gone:
             break
-        chosen.append(c)
-        best = np.minimum(best, reads[c])
-    return _in_order(_swapped(chosen, reads, weights, without, upkeep), reads, weights, without, upkeep)
+    return _in_order(chosen, reads, weights, without, upkeep)
 
 
 def _next(reads: np.ndarray, weights: np.ndarray, best: np.ndarray, upkeep: np.ndarray) -> int | None:

@@ -24,24 +24,26 @@ def suggested_views(
     newest: Sequence[Mapping[str, Any]],
     table: str | None = None,
     most: int | None = None,
+    made: Mapping[str, float] | None = None,
 ) -> Suggested:
     """The views that the ``newest`` rows of the query log ask for, the best first, and those that no query needs.
 
     ``most`` limits the suggestions; without it the profile limits all views together, or 5 are suggested at most.
+    ``made`` tells when views were made: one that nobody could use yet is not idle.
     """
+    idle = _idle(state, newest, made or {})
     if most is None and state.profile is not None:
-        kept = sum(v.view is not None for v in state.tables.values()) - len(_idle(state, newest))
+        kept = sum(v.view is not None for v in state.tables.values()) - len(idle)
         most = max(0, state.profile.views - kept)
     most = _MOST_VIEWS if most is None else most
     tables = [state.table(table)] if table is not None else list(state.tables.values())
     found = [s for t in tables if (s := _over(spark, store, state, t, newest, most)) is not None]
     best = sorted((v for s in found for v in s.views), key=lambda v: v.rows_after - v.rows_before)[:most]
-    made = {v.name for v in best}
+    names = {v.name for v in best}
     # What is made needless by a view that is not among the best is still needed.
-    replaced = [name for s in found if all(v.name in made for v in s.views) for name in s.drop]
+    replaced = [name for s in found if all(v.name in names for v in s.views) for name in s.drop]
     below = _below(state)
     by_name = {n.lower() for q in newest for n in q["tables"] if n.lower() != _view_of(q)}
-    idle = _idle(state, newest)
     drop = [
         v.name
         for v in state.tables.values()
@@ -81,14 +83,16 @@ def _there(view: TableState, t: TableState) -> There | None:
     return There(view.name, shape, tuple(order), float(sum(d.rows for d in view.deltas)))
 
 
-def _idle(state: State, newest: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Views that no query read and no other view is made of; without any query nothing counts as idle."""
-    if not newest:
-        return ()
-    used = {name.lower() for q in newest for name in [*q["tables"], _view_of(q)]}
+def _idle(state: State, newest: Sequence[Mapping[str, Any]], made: Mapping[str, float]) -> set[str]:
+    """Views that no query read since they were made, and no other view is made of; without a query none is idle."""
     below = _below(state)
-    idle = (v.name for v in state.tables.values() if v.view and v.table_id not in below)
-    return tuple(n for n in idle if n.lower() not in used)
+    found = set()
+    for v in state.tables.values():
+        if v.view is not None and v.table_id not in below:
+            since = [q for q in newest if q["at"] >= made.get(v.name, 0.0)]
+            if since and all(v.name.lower() not in [*map(str.lower, q["tables"]), _view_of(q)] for q in since):
+                found.add(v.name)
+    return found
 
 
 def _view_of(query: Mapping[str, Any]) -> str:

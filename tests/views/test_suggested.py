@@ -1,0 +1,99 @@
+"""From the query log to views and back: what is made, what is not made twice, and what is dropped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import parquetry
+from parquetry.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from parquetry.warehouse import Warehouse
+
+ROWS = 40_000
+BY_DAY = "SELECT day, sum(v) AS s FROM t GROUP BY day"
+BY_SHOP = "SELECT shop, max(v) AS m FROM t WHERE shop = 3 GROUP BY shop"
+
+
+@pytest.fixture
+def wh(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
+    rng = np.random.default_rng(0)
+    with parquetry.connect(tmp_path / "warehouse", spark=spark) as opened:
+        opened.create_table("t", "id int, day int, shop int, v bigint", key=["id"])
+        columns = {"id": np.arange(ROWS), "day": rng.integers(0, 30, ROWS), "shop": rng.integers(0, 10, ROWS)}
+        rows = {n: pa.array(values.astype(np.int32)) for n, values in columns.items()}
+        opened.ingest("t", pa.table({**rows, "v": pa.array(rng.integers(0, 99, ROWS))}))
+        opened.maintain()
+        yield opened
+
+
+def ask(wh: Warehouse, *queries: str, times: int = 5) -> None:
+    for sql in queries * times:
+        wh.sql(sql).arrow()
+
+
+def test_suggestions_answer_the_log_and_are_not_made_twice(wh: Warehouse) -> None:
+    plain = sorted(wh.sql(BY_DAY).arrow().to_pylist(), key=str)
+    ask(wh, BY_DAY, BY_SHOP)
+    found = wh.suggest_views()
+    assert found.views
+    assert found.drop == ()
+    for s in found.views:
+        assert s.rows_after < s.rows_before
+        wh.create_view(s.name, s.sql)
+    wh.maintain()
+    answer = wh.sql(BY_DAY, executor="local")
+    assert answer.stats["view"] in {s.name for s in found.views}
+    assert sorted(answer.arrow().to_pylist(), key=str) == plain
+    again = wh.suggest_views()
+    assert (again.views, again.drop) == ((), ())
+
+
+def test_a_view_that_another_makes_needless_goes_unless_it_is_asked_for_by_name(wh: Warehouse) -> None:
+    wh.create_view("wide", "SELECT day, shop, sum(v) AS s FROM t GROUP BY day, shop")
+    wh.maintain()
+    ask(wh, BY_DAY, times=30)
+    found = wh.suggest_views()
+    assert wh.sql(BY_DAY, executor="local").stats["view"] == "wide"
+    if not found.views:  # 300 rows are so few that a smaller view is not worth its keep
+        wh.create_view("narrow", BY_DAY)
+        wh.maintain()
+        ask(wh, BY_DAY)
+        found = wh.suggest_views()
+    assert found.drop == ("wide",)
+    ask(wh, "SELECT shop, s FROM wide WHERE day = 1", times=1)
+    assert wh.suggest_views().drop == ()
+
+
+def test_a_profile_limits_all_views_together(wh: Warehouse) -> None:
+    wh.set_profile("cost")  # one view
+    ask(wh, BY_DAY, BY_SHOP)
+    (first,) = wh.suggest_views().views
+    wh.create_view(first.name, first.sql)
+    wh.maintain()
+    ask(wh, BY_DAY, BY_SHOP, "SELECT id % 7 AS r, count(*) AS n FROM t GROUP BY id % 7")
+    assert wh.suggest_views().views == ()
+    assert len(wh.suggest_views(most=3).views) >= 1
+
+
+def test_apply_makes_what_is_suggested_and_drops_what_is_needless(
+    wh: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wh.create_view("idle", "SELECT shop, min(v) AS m FROM t GROUP BY shop")
+    wh.maintain()
+    ask(wh, BY_DAY)
+    assert wh.queries(limit=1), "the log is written"
+    capsys.readouterr()
+    assert main(["-w", str(tmp_path / "warehouse"), "suggest-views", "--apply", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["drop"] == ["idle"]
+    assert {v["view"] for v in wh.views()} == {v["view"] for v in told["views"]} != set()
