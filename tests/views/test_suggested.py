@@ -74,6 +74,15 @@ def test_a_view_that_another_makes_needless_goes_unless_it_is_asked_for_by_name(
     assert wh.suggest_views().drop == ()
 
 
+def test_a_view_that_is_not_filled_yet_counts_for_nothing(wh: Warehouse) -> None:
+    wh.create_view("by_day", BY_DAY)
+    wh.maintain()
+    ask(wh, BY_DAY)
+    wh.create_view("unfilled", "SELECT day, shop, sum(v) AS s, max(v) AS m FROM t GROUP BY day, shop")
+    ask(wh, BY_DAY)
+    assert wh.suggest_views().drop == ()
+
+
 def test_a_profile_limits_all_views_together(wh: Warehouse) -> None:
     wh.set_profile("cost")  # one view
     ask(wh, BY_DAY, BY_SHOP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parquetry.model.freshness import views_over
+from parquetry.model.freshness import ready, views_over
 from parquetry.model.state import State, TableState
 from parquetry.storage.store import Store
 from parquetry.views.estimate import group_estimator, sampled_groups
@@ -37,7 +37,9 @@ def suggested_views(
         most = max(0, state.profile.views - kept)
     most = _MOST_VIEWS if most is None else most
     tables = [state.table(table)] if table is not None else list(state.tables.values())
-    found = [s for t in tables if (s := _over(spark, store, state, t, newest, most)) is not None]
+    over = [o for t in tables if (o := _over(spark, store, state, t, newest, most)) is not None]
+    found = [s for s, _ in over]
+    compared = {name for _, names in over for name in names}
     best = sorted((v for s in found for v in s.views), key=lambda v: v.rows_after - v.rows_before)[:most]
     names = {v.name for v in best}
     # What is made needless by a view that is not among the best is still needed.
@@ -47,7 +49,8 @@ def suggested_views(
     drop = [
         v.name
         for v in state.tables.values()
-        if v.name in idle or (v.name in replaced and v.table_id not in below and v.name.lower() not in by_name)
+        if (v.name in idle and v.name not in compared)
+        or (v.name in replaced and v.table_id not in below and v.name.lower() not in by_name)
     ]
     return Suggested(tuple(best), tuple(drop), len(newest))
 
@@ -59,16 +62,18 @@ def _over(
     t: TableState,
     newest: Sequence[Mapping[str, Any]],
     most: int,
-) -> Suggested | None:
+) -> tuple[Suggested, set[str]] | None:
+    """What to make over the table, and the views over it that this was compared with."""
     asked = (shape_of(q["sql"], t.readable) for q in newest if t.name.lower() in q["tables"])
     shapes = [s for s in asked if s is not None]
     rows = sum(d.rows for d in t.deltas)
     if t.view is not None or not shapes or not rows:
         return None
-    there = [known for v in views_over(state, t) if (known := _there(v, t)) is not None]
+    there = [known for v in views_over(state, t) if ready(state, v) and (known := _there(v, t)) is not None]
     expressions = sorted({g for s in [*shapes, *(v.shape for v in there)] for g in s.groups})
     sample = sampled_groups(spark(), store, t, expressions)
-    return suggest(t.name, shapes, rows, group_estimator(sample, expressions, rows), most, there, state.tables)
+    estimate = group_estimator(sample, expressions, rows)
+    return suggest(t.name, shapes, rows, estimate, most, there, state.tables), {v.name for v in there}
 
 
 def _there(view: TableState, t: TableState) -> There | None:
@@ -84,11 +89,11 @@ def _there(view: TableState, t: TableState) -> There | None:
 
 
 def _idle(state: State, newest: Sequence[Mapping[str, Any]], made: Mapping[str, float]) -> set[str]:
-    """Views that no query read since they were made, and no other view is made of; without a query none is idle."""
+    """Filled views that no query read since they were made, and no other view is made of; without a query none."""
     below = _below(state)
     found = set()
     for v in state.tables.values():
-        if v.view is not None and v.table_id not in below:
+        if v.view is not None and v.table_id not in below and ready(state, v):
             since = [q for q in newest if q["at"] >= made.get(v.name, 0.0)]
             if since and all(v.name.lower() not in [*map(str.lower, q["tables"]), _view_of(q)] for q in since):
                 found.add(v.name)
