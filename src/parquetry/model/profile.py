@@ -23,7 +23,7 @@ class Profile:
     max_query_deltas: int
     compaction_width: int
     slots: int  # stages that run at once
-    views: int  # that suggest-views suggests at most
+    views: int  # up to which suggest-views suggests more
 
     def __post_init__(self) -> None:
         if self.target_lag_s < 0:
