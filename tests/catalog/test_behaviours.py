@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as checking
 from hypothesis import strategies as st
 
-from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
+from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog, QueryRow
 from parquetry.errors import CatalogError, CommitConflict, LabelConflict, LeaseLost, SchemaError
 from parquetry.model.delta import cover
 from parquetry.model.schema import Column
@@ -452,20 +452,19 @@ def test_history_tells_what_each_commit_did(catalog: Catalog) -> None:
 
 
 def test_the_query_log_gives_back_the_newest_queries_of_a_table(catalog: Catalog) -> None:
+    tables = (["salesx1", "b"], ["Sales_1"])
     rows = [
-        {"sql": f"SELECT {i}\x00", "tables": ["Sales_1"] if i % 2 else ["salesx1", "b"], "elapsed_ms": i / 2, "qt": i}
+        QueryRow.of(12.0 + i, f"SELECT {i}\x00", tables[i % 2], [{"filters": [["a", 1]]}], {"qt": i, "files_read": 2})
         for i in range(6)
     ]
-    rows[5] |= {"at": 17.0, "executor": "local", "stats": {"files_read": 2}, "shape": {"filters": [["a", 1]]}}
     catalog.log_queries(rows)
     catalog.log_queries([])
     assert [q["qt"] for q in catalog.queries(4)] == [5, 4, 3, 2]
     newest, *rest = catalog.queries(10, table="sales_1")
     assert [q["qt"] for q in rest] == [3, 1]
-    assert (newest["at"], newest["tables"], newest["stats"]) == (17.0, ["sales_1"], {"files_read": 2})
-    assert newest["shape"] == {"filters": [["a", 1]]}
-    with pytest.raises(ValueError, match="no column 'elapsed'"):
-        catalog.log_queries([{"sql": "", "elapsed": 1}])
+    assert (newest["at"], newest["tables"], newest["stats"]) == (17.0, ["sales_1"], {"qt": 5, "files_read": 2})
+    assert (newest["sql"], newest["shape"]) == ("SELECT 5\ufffd", [{"filters": [["a", 1]]}])
+    assert (newest["qt"], newest["rows_out"]) == (5, None)
 
 
 def test_settings_change_in_a_version(catalog: Catalog) -> None:

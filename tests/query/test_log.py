@@ -34,7 +34,7 @@ def test_no_query_waits_for_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None
 
     def slowly(rows: Sequence[Any]) -> None:
         assert go.wait(10)
-        written.extend(r["sql"] for r in rows)
+        written.extend(r.sql for r in rows)
 
     kept = log_to(slowly)
     for i in range(5):
@@ -54,7 +54,7 @@ def test_few_rows_are_written_after_a_moment(monkeypatch: pytest.MonkeyPatch) ->
     end = time.monotonic() + 10
     while not written and time.monotonic() < end:
         time.sleep(0.01)
-    assert [r["sql"] for r in written] == ["q"]
+    assert [r.sql for r in written] == ["q"]
     kept.close()
 
 

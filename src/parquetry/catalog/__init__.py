@@ -4,6 +4,6 @@ from parquetry.catalog.apply import LAYOUT_OF_THIS_COMMIT
 from parquetry.catalog.catalog import Catalog
 from parquetry.catalog.leases import Lease, LeaseKeeper
 from parquetry.catalog.pins import Pin
-from parquetry.catalog.records import Change, VersionRecord
+from parquetry.catalog.records import Change, QueryRow, VersionRecord
 
-__all__ = ["LAYOUT_OF_THIS_COMMIT", "Catalog", "Change", "Lease", "LeaseKeeper", "Pin", "VersionRecord"]
+__all__ = ["LAYOUT_OF_THIS_COMMIT", "Catalog", "Change", "Lease", "LeaseKeeper", "Pin", "QueryRow", "VersionRecord"]

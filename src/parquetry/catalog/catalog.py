@@ -195,7 +195,7 @@ class Catalog:
 
     # -- query log --------------------------------------------------------------------------------
 
-    def log_queries(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def log_queries(self, rows: Sequence[records.QueryRow]) -> None:
         records.log_queries(self._db, rows)
 
     def queries(self, limit: int, table: str | None = None) -> list[dict[str, Any]]:

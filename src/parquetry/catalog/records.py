@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
 from parquetry.model.state import Label
-
-QUERY_COLUMNS = tuple(c.name for c in sql.queries.c if c.name != "query_id")
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,40 @@ class VersionRecord:
     kind: str
     detail: Mapping[str, Any]
     changes: tuple[Change, ...]
+
+
+class QueryRow(NamedTuple):
+    """A row of the query log as it is stored. ``at`` is in seconds since 1970, of the clock of who asked."""
+
+    at: float
+    sql: str
+    tables: str
+    executor: str | None
+    qt: int | None
+    elapsed_ms: float | None
+    plan_ms: float | None
+    rows_out: int | None
+    bytes_read: int | None
+    stats: str
+    shape: str
+
+    @classmethod
+    def of(
+        cls, at: float, text: str, tables: Iterable[str], shape: Sequence[Mapping[str, Any]], stats: Mapping[str, Any]
+    ) -> QueryRow:
+        """``tables`` and ``shape`` are what the query reads; ``stats`` what it took."""
+        return cls(
+            at,
+            text.replace("\x00", "\ufffd"),  # PostgreSQL's text holds no NUL
+            json.dumps([name.lower() for name in tables]),
+            *(stats.get(name) for name in ("executor", "qt", "elapsed_ms", "plan_ms", "rows_out", "bytes_read")),
+            json.dumps(stats),
+            json.dumps(shape),
+        )
+
+
+_COLUMNS = ", ".join(QueryRow._fields)
+_LOG = sa.text(f"INSERT INTO {sql.queries.name} ({_COLUMNS}) VALUES ({', '.join(f':{n}' for n in QueryRow._fields)})")
 
 
 def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecord]:
@@ -75,17 +107,11 @@ def labels(db: Database, table_id: int, up_to_t: int | None) -> list[Label]:
         return [Label(**row) for row in conn.execute(wanted).mappings()]
 
 
-def log_queries(db: Database, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Appends queries to the log in one statement; a column left out is null, ``at`` is now."""
-    if not rows:
-        return
-    for row in rows:
-        unknown = set(row) - set(QUERY_COLUMNS)
-        if unknown:
-            raise ValueError(f"the query log has no column '{sorted(unknown)[0]}'; columns: {', '.join(QUERY_COLUMNS)}")
-    with db.write(durable=False) as conn:
-        now = db.now(conn)
-        conn.execute(sql.queries.insert(), [_logged(row, now) for row in rows])
+def log_queries(db: Database, rows: Sequence[QueryRow]) -> None:
+    """Appends queries to the log in one statement, which is no work for SQLAlchemy: rows are ready to be stored."""
+    if rows:
+        with db.write(durable=False) as conn:
+            conn.execute(_LOG, [row._asdict() for row in rows])
 
 
 def queries(db: Database, limit: int, table: str | None) -> list[dict[str, Any]]:
@@ -96,11 +122,3 @@ def queries(db: Database, limit: int, table: str | None) -> list[dict[str, Any]]
         wanted = wanted.where(q.c.tables.contains(json.dumps(table.lower()), autoescape=True))
     with db.read() as conn:
         return [{**row, "tables": json.loads(row["tables"])} for row in conn.execute(wanted).mappings()]
-
-
-def _logged(row: Mapping[str, Any], now: float) -> dict[str, Any]:
-    stored = {name: row.get(name) for name in QUERY_COLUMNS}
-    stored["at"] = row.get("at", now)
-    stored["sql"] = str(row["sql"]).replace("\x00", "\ufffd")  # PostgreSQL's text holds no NUL
-    stored["tables"] = json.dumps([name.lower() for name in row.get("tables", ())])
-    return stored

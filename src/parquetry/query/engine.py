@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from parquetry.model.state import State
 
+BIND = "bind"
 EXECUTORS = ("auto", "local", "spark")
 RULES = (
     views.NAME,
@@ -46,6 +47,9 @@ RULES = (
     executor.NAME,
 )
 """Every rule that can be switched off; answers stay the same."""
+
+
+_MUCH = 2  # times the rows to read: then a view is chosen anew
 
 
 class Engine:
@@ -84,15 +88,33 @@ class Engine:
             self._followed = snapshot.state.version
             self._local.follow(snapshot.state)
         asked = (sql, wanted, frozenset(off), wanted_splits)
-        plan = None if anew else self._planned.get(asked, snapshot)
+        before = None if anew else self._planned.get(asked, snapshot)
+        plan = before and self._again(before)
         if plan is None:
             plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
+        if plan is not before:
             self._planned.keep(asked, plan)
         return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
+
+    def _again(self, plan: Plan) -> Plan | None:
+        """The plan as it is if it reads the deltas of its snapshot, else the same choice over these. None if there is
+        so much more or less to read than when it was chosen that another choice may be better."""
+        snapshot = plan.snapshot
+        deltas = {n: snapshot.deltas(snapshot.state.table(n)) for n in plan.tables}
+        if all(deltas[n] == t.deltas for n, t in plan.tables.items()):
+            return plan
+        tables = {
+            n: TablePlan(snapshot.state.table(n), deltas[n], t.refs, stored=t.stored) for n, t in plan.tables.items()
+        }
+        chosen = tuple(d for d in plan.decisions if d.rule in (BIND, views.NAME))
+        again = executor.choose_executor(self._priced(replace(plan, tables=tables, decisions=chosen, read={})))
+        most, least = max(again.rows, plan.chosen_rows), min(again.rows, plan.chosen_rows)
+        return again if most <= _MUCH * least and again.executor == plan.executor else None
 
     def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], wanted_splits: int | None) -> Plan:
         plan = _bound_plan(self._planned.bound(sql, snapshot), snapshot, wanted, off)
         plan = views.choose_view(plan, self._priced)
+        plan = replace(plan, chosen_rows=plan.rows)
         plan = executor.choose_executor(plan)
         return splits.cut_for_workers(plan, self._store, wanted_splits)
 
@@ -164,7 +186,7 @@ def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozens
         tables[name] = TablePlan(state, snapshot.deltas(state), refs)
     plan = Plan(bound, snapshot, tables, off, wanted)
     read = ", ".join(f"{n} ({len(t.deltas)} delta{'' if len(t.deltas) == 1 else 's'})" for n, t in tables.items())
-    return plan.decide("bind", read or "no table", snapshot.named)
+    return plan.decide(BIND, read or "no table", snapshot.named)
 
 
 def statistics_of(plan: Plan, measured: dict[str, Any], rows_out: int, run_ms: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from parquetry.catalog import Catalog
+from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import CatalogError
 from parquetry.query.plan import Plan
 
@@ -22,26 +22,16 @@ class QueryLog:
         self._catalog = catalog
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[QueryRow] = []
         self._due = threading.Event()
         self._closed = False
         self._writer: threading.Thread | None = None
 
     def add(self, plan: Plan, stats: dict[str, Any]) -> None:
         asked = plan.asked or plan.bound
-        row = {
-            "at": time.time(),
-            "sql": asked.sql,
-            "tables": sorted({*plan.tables, *(r.table for r in asked.refs)}),
-            "executor": stats["executor"],
-            "qt": stats["qt"],
-            "elapsed_ms": stats["elapsed_ms"],
-            "plan_ms": stats["plan_ms"],
-            "rows_out": stats["rows_out"],
-            "bytes_read": stats["bytes_read"],
-            "stats": stats,
-            "shape": [{"table": r.table, "columns": list(r.columns), "filters": list(r.filters)} for r in asked.refs],
-        }
+        tables = sorted({*plan.tables, *(r.table for r in asked.refs)})
+        shape = [{"table": r.table, "columns": list(r.columns), "filters": list(r.filters)} for r in asked.refs]
+        row = QueryRow.of(time.time(), asked.sql, tables, shape, stats)
         with self._lock:
             self._waiting.append(row)
             if self._writer is None:

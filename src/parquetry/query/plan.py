@@ -105,12 +105,18 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     view: str | None = None  # the view that answers instead of the table
     asked: BoundQuery | None = None  # the user's own query, when a view answers it
+    chosen_rows: int = 0  # to read, when this view or table was chosen
     plan_ms: float = 0.0
     read: dict[str, int] = field(default_factory=dict)  # by the first local run; files never change, so by any other
     scan: ScanPlan | None = None  # how Spark's part is cut for scan workers
 
     def decide(self, rule: str, decided: str, why: str = "", **changes: Any) -> Plan:
         return replace(self, decisions=(*self.decisions, Decision(rule, decided, why)), **changes)
+
+    @property
+    def rows(self) -> int:
+        """To read: all rows of the kept row groups."""
+        return sum(t.rows for t in self.tables.values())
 
     @property
     def bytes_estimate(self) -> int:

@@ -31,15 +31,12 @@ class Planned:
         return self._bound.get((sql, state.schemas), lambda: bind(sql, state.readable), lambda _: weight)
 
     def get(self, asked: Hashable, snapshot: Snapshot) -> Plan | None:
-        """The plan, reading at ``snapshot``, if that sees the same deltas of what is read. Other deltas may have come:
-        a view that was not chosen may have become smaller by compaction, which is found out when the QT moves."""
+        """The latest plan, reading at ``snapshot``, if the same tables and views were there to choose from."""
         with self._lock:
             plan = self._plans.get((asked, snapshot.choices))
             if plan is None:
                 return None
             self._plans.move_to_end((asked, snapshot.choices))
-        if any(snapshot.deltas(snapshot.state.table(name)) != t.deltas for name, t in plan.tables.items()):
-            return None
         first, *more = plan.decisions
         return replace(plan, snapshot=snapshot, decisions=(replace(first, why=snapshot.named), *more))
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlglot
 from sqlglot.tokenizer_core import TokenType
 
-from parquetry.catalog import Catalog
+from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import ParquetryError, QueryError
 from parquetry.layouts.price import Asked
 from parquetry.model.predicate import Anything, Nothing
@@ -22,6 +22,7 @@ from parquetry.query.bind import TableRef, bind
 from parquetry.workload.boxes import to_boxes
 
 IMPORTED = "imported"
+_NOT_RUN = {"executor": IMPORTED, "qt": 0, "elapsed_ms": 0.0, "plan_ms": 0.0, "rows_out": 0, "bytes_read": 0}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def shape_of(ref: TableRef) -> dict[str, Any]:
 def import_queries(catalog: Catalog, path: str | os.PathLike[str]) -> Imported:
     """Adds the queries of a file (``;``-separated, or one per line) to the log; broken ones are reported."""
     text, tables = read_workload(path), catalog.state().readable
-    rows: list[dict[str, Any]] = []
+    rows: list[QueryRow] = []
     rejected: list[Rejected] = []
     started = time.time()
     for line, sql in split_statements(text):
@@ -63,21 +64,9 @@ def import_queries(catalog: Catalog, path: str | os.PathLike[str]) -> Imported:
         except ParquetryError as e:
             rejected.append(Rejected(line, sql[:80], str(e)))
             continue
-        rows.append(
-            {
-                "at": started + len(rows) * 1e-6,  # keeps the order of the file
-                "sql": sql,
-                "tables": sorted({r.table for r in bound.refs}),
-                "executor": IMPORTED,
-                "qt": 0,
-                "elapsed_ms": 0.0,
-                "plan_ms": 0.0,
-                "rows_out": 0,
-                "bytes_read": 0,
-                "stats": {},
-                "shape": [shape_of(r) for r in bound.refs],
-            }
-        )
+        at = started + len(rows) * 1e-6  # keeps the order of the file
+        reads = sorted({r.table for r in bound.refs})
+        rows.append(QueryRow.of(at, sql, reads, [shape_of(r) for r in bound.refs], _NOT_RUN))
     if rows:
         catalog.log_queries(rows)
     return Imported(len(rows), tuple(rejected))

@@ -55,11 +55,11 @@ def choose_view(plan: Plan, price: Price) -> Plan:
     if not found:
         return _told(plan, own, told)
     candidates = [
-        _Candidate(v.view, match, v.rows if v.whole else _rows(price(_read_by(plan, v.view, match))))
+        _Candidate(v.view, match, v.rows if v.whole else price(_read_by(plan, v.view, match)).rows)
         for v, match in found[:_PRICED]
     ]
     candidates.sort(key=lambda c: (c.rows, c.view.name))
-    least = _rows(own)
+    least = own.rows
     chosen: tuple[_Candidate, Plan] | None = None
     for c in candidates:
         if chosen is not None or c.rows >= least:
@@ -200,7 +200,3 @@ def _names(local: LocalPlan | Refusal, asked: Asked) -> list[str]:
         else:
             raise NoMatch(f"Spark's name for the column {shown(text_of(e))[:60]} is not certain; give it an alias")
     return names
-
-
-def _rows(plan: Plan) -> int:
-    return sum(t.rows for t in plan.tables.values())
