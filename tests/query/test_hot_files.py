@@ -46,7 +46,7 @@ def _add(wh: Warehouse, table: str, keys: list[int], plus: int) -> None:
 
 
 def _hot(wh: Warehouse) -> HotFiles:
-    return wh._engine._local._hot
+    return wh._engine._local.hot
 
 
 def _ask(wh: Warehouse, sql: str = QUERY) -> tuple[str, dict[str, object]]:

@@ -50,6 +50,7 @@ class Applying:
     label: Label | None = None
     ingested: set[int] = field(default_factory=set)
     published: dict[int, int] = field(default_factory=dict)
+    visible: bool = False  # whether a reader finds anything else than before
 
     def apply(self, edits: Sequence[Edit]) -> None:
         ready = ready_views(self.conn) if any(isinstance(edit, AdvanceQT) for edit in edits) else set()
@@ -148,7 +149,8 @@ class Applying:
         if edit.delta is not None:
             self._put_delta(edit.table_id, edit.delta, t, t)
         delta_id = edit.delta.delta_id if edit.delta else None
-        self._note(edit.table_id, "add delta", label=edit.label, t=t, delta_id=delta_id, rows_in=edit.rows_in)
+        told = {"label": edit.label, "t": t, "delta_id": delta_id, "rows_in": edit.rows_in}
+        self._note(edit.table_id, "add delta", hidden=True, **told)
 
     def _add_view_delta(self, edit: AddViewDelta) -> None:
         name = live_name(self.conn, edit.table_id)
@@ -165,7 +167,10 @@ class Applying:
         self._remove(b, b.c.table_id == edit.table_id)
         self._insert(b, table_id=edit.table_id, until=edit.until)
         delta_id = edit.delta.delta_id if edit.delta else None
-        self._note(edit.table_id, "refresh view", built=edit.until, before=edit.built, delta_id=delta_id)
+        # One that is behind the QT is still being filled: with this it may be ready.
+        hidden = edit.built >= self._queryable().get(DATABASE, 0)
+        told = {"built": edit.until, "before": edit.built, "delta_id": delta_id}
+        self._note(edit.table_id, "refresh view", hidden=hidden, **told)
 
     def _replace_deltas(self, edit: ReplaceDeltas) -> None:
         name = live_name(self.conn, edit.table_id)
@@ -189,7 +194,8 @@ class Applying:
                 raise ValueError(f"the new delta covers [{edit.new.t_lo}, {edit.new.t_hi}], the old [{t_lo}, {t_hi}]")
             self._put_delta(edit.table_id, edit.new, t_lo, t_hi)
         new_id = edit.new.delta_id if edit.new else None
-        self._note(edit.table_id, "replace deltas", deltas=len(old), t_lo=t_lo, t_hi=t_hi, delta_id=new_id)
+        told = {"deltas": len(old), "t_lo": t_lo, "t_hi": t_hi, "delta_id": new_id}
+        self._note(edit.table_id, "replace deltas", hidden=True, **told)
 
     def _publish_layout(self, edit: PublishLayout) -> None:
         live_name(self.conn, edit.table_id)
@@ -205,12 +211,18 @@ class Applying:
         wanted = {**edit.tables, DATABASE: edit.database}
         if max(wanted.values()) > self.clock:
             raise ValueError(f"a QT of {max(wanted.values())} lies beyond the clock, {self.clock}")
-        stored = sa.select(q.c.table_id, q.c.qt).where(q.c.removed_version.is_(None))
-        for table_id, qt in self.conn.execute(stored).all():  # a table dropped meanwhile is not among them
+        for table_id, qt in self._queryable().items():  # a table dropped meanwhile is not among them
             if wanted.get(table_id, 0) > qt:
                 self._remove(q, q.c.table_id == table_id)
                 self._insert(q, table_id=table_id, qt=wanted[table_id])
-                self._note(table_id, "advance qt", qt=wanted[table_id], before=qt)
+                told = {"qt": wanted[table_id], "before": qt}
+                self._note(table_id, "advance qt", hidden=table_id != DATABASE, **told)
+
+    def _queryable(self) -> dict[int, int]:
+        """The QT of every table, and of the database."""
+        q = sql.queryable
+        stored = sa.select(q.c.table_id, q.c.qt).where(q.c.removed_version.is_(None))
+        return {row.table_id: row.qt for row in self.conn.execute(stored)}
 
     def _put_schema(self, table_id: int, schema: TableSchema) -> int:
         schema_id = self._next_id(sql.schemas.c.schema_id)
@@ -268,7 +280,9 @@ class Applying:
         live = table.update().where(which, table.c.removed_version.is_(None))
         self.conn.execute(live.values(removed_version=self.version))
 
-    def _note(self, table_id: int, edit: str, **detail: Any) -> None:
+    def _note(self, table_id: int, edit: str, *, hidden: bool = False, **detail: Any) -> None:
+        """``hidden``: a query reads the same rows as before, and may read them from the same files."""
+        self.visible |= not hidden
         self.changes.append((table_id, edit, detail))
 
 

@@ -30,6 +30,7 @@ class Catalog:
         self._db = db
         self._cached: State | None = None
         self._refreshing = threading.Lock()
+        self._made = 0  # the newest version that was committed here
 
     @classmethod
     def create(cls, url: str) -> Catalog:
@@ -68,6 +69,11 @@ class Catalog:
     def version(self) -> int:
         """The newest version."""
         return int(self._db.scalar(_NEWEST))
+
+    def shows_more_than(self, version: int) -> bool:
+        """Whether a reader of ``version`` has to read on: the QT or a definition has changed, or this process has
+        changed something. New data before the QT moves, and compaction by others, can wait."""
+        return self._made > version or int(self._db.scalar(_VISIBLE)) > version
 
     def state(self) -> State:
         """The newest state: from memory when nothing changed, else with the changed rows read (NA-49)."""
@@ -125,6 +131,7 @@ class Catalog:
                 return Commit(version, clock)
             self._write_version(applying, kind, detail)
             failpoints.reach("commit.in_transaction")
+        self._made = max(self._made, applying.version)
         failpoints.reach("commit.done")
         return Commit(applying.version, applying.clock, applying.label)
 
@@ -136,7 +143,8 @@ class Catalog:
             sql.changes.insert(),
             [{"version": version, "table_id": i, "edit": edit, "detail": what} for i, edit, what in applied.changes],
         )
-        conn.execute(sql.clock.update().values(version=version, t=applied.clock))
+        seen = {"visible": version} if applied.visible else {}
+        conn.execute(sql.clock.update().values(version=version, t=applied.clock, **seen))
 
     # -- leases -----------------------------------------------------------------------------------
 
@@ -203,3 +211,4 @@ class Catalog:
 
 
 _NEWEST = sa.select(sql.clock.c.version)
+_VISIBLE = sa.select(sql.clock.c.visible)

@@ -93,6 +93,36 @@ _CHANGED = sa.select(
     )
 )
 
+_SINCE: sa.BindParameter[int] = sa.bindparam("since")
+_UNTIL: sa.BindParameter[int] = sa.bindparam("until")
+
+
+def _live(t: sa.Table, past: bool) -> tuple[sa.ColumnElement[bool], ...]:
+    """The rows of a past version, or those added since a version that are there now."""
+    added, removed = t.c.added_version, t.c.removed_version
+    if past:
+        return added <= _UNTIL, sa.or_(removed.is_(None), removed > _UNTIL)
+    return added > _SINCE, removed.is_(None)
+
+
+# Made once: to make a statement takes longer than to run it.
+_ADDED = {(t.name, past): sa.select(t).where(*_live(t, past)) for t in _VERSIONED for past in (False, True)}
+_REMOVED = {
+    t.name: sa.select(t).where(t.c.removed_version > _SINCE, t.c.added_version <= _SINCE)
+    for t in (sql.tables, sql.deltas)
+}
+_OF_ADDED = sa.select(sql.files).join(sql.deltas, sql.deltas.c.delta_id == sql.files.c.delta_id)
+_FILES = {past: _OF_ADDED.where(*_live(sql.deltas, past)) for past in (False, True)}
+_LABELLED = sa.select(sql.labels.c.table_id, sql.labels.c.t).where(sql.labels.c.t > _SINCE).order_by(sql.labels.c.t)
+# One step down an index for each table, however many labels it has.
+_LAST = sa.select(sa.func.max(sql.labels.c.t)).where(
+    sql.labels.c.table_id == sql.tables.c.table_id, sql.labels.c.t <= sa.bindparam("clock")
+)
+_LAST_OF_TABLES = {
+    past: sa.select(sql.tables.c.table_id, _LAST.scalar_subquery()).where(*_live(sql.tables, past))
+    for past in (False, True)
+}
+
 
 def refresh_state(conn: sa.Connection, cached: State | None) -> State:
     """The newest state. The rows read are those changed since ``cached``, however large the tables are."""
@@ -122,6 +152,7 @@ class _Reading:
         self.drafts: dict[int, _Draft] = {}
         self.qt = cached.qt if cached else 0
         self.profile = cached.profile if cached else None
+        self.span = {"until": version} if past else {"since": cached.version if cached else -1}
         self.changed = {t.name for t in _VERSIONED}
         if cached is not None:
             told = conn.execute(_CHANGED, {"since": cached.version}).one()._mapping
@@ -138,8 +169,8 @@ class _Reading:
         return State(self.version, self.clock, self.qt, by_name, self.profile)
 
     def _tables(self) -> None:
-        for table_id in self._removed(sql.tables, sql.tables.c.table_id):
-            self.unchanged.pop(table_id, None)
+        for row in self._removed(sql.tables):
+            self.unchanged.pop(row.table_id, None)
         for row in self._added(sql.tables):
             self.drafts[row.table_id] = _Draft(row.table_id, row.name)
 
@@ -166,16 +197,14 @@ class _Reading:
                 self._draft(row.table_id).qt = row.qt
 
     def _deltas(self) -> None:
-        d = sql.deltas
-        for table_id, delta_id in self._removed(d, d.c.table_id, d.c.delta_id):
-            if table_id in self.unchanged or table_id in self.drafts:
-                self._draft(table_id).deltas.pop(delta_id, None)
-        added = self._added(d)
+        for row in self._removed(sql.deltas):
+            if row.table_id in self.unchanged or row.table_id in self.drafts:
+                self._draft(row.table_id).deltas.pop(row.delta_id, None)
+        added = self._added(sql.deltas)
         if not added:
             return
         files: dict[str, list[tuple[int, StoredFile]]] = defaultdict(list)
-        of_added = sa.select(sql.files).join(d, d.c.delta_id == sql.files.c.delta_id).where(*self._visible(d))
-        for f in self.conn.execute(of_added).all():
+        for f in self.conn.execute(_FILES[self.past], self.span).all():
             files[f.delta_id].append((f.position, StoredFile(f.path, f.bytes, f.checksum, f.rows)))
         for row in added:
             stored = sorted(files[row.delta_id], key=lambda f: f[0])
@@ -190,16 +219,13 @@ class _Reading:
                 self._draft(row.table_id).layouts[row.layout_id] = row.spec
 
     def _newest_timestamps(self) -> None:
-        labels, t = sql.labels, sql.labels.c.t
         if self.cached is not None and self.cached.clock == self.clock:
             return
         if self.cached is not None:
-            newest = sa.select(labels.c.table_id, t).where(t > self.cached.clock).order_by(t)
+            newest = self.conn.execute(_LABELLED, {"since": self.cached.clock})
         else:
-            # One step down an index for each table, however many labels it has.
-            of_table = sa.select(sa.func.max(t)).where(labels.c.table_id == sql.tables.c.table_id, t <= self.clock)
-            newest = sa.select(sql.tables.c.table_id, of_table.scalar_subquery()).where(*self._visible(sql.tables))
-        for table_id, last_t in self.conn.execute(newest).all():
+            newest = self.conn.execute(_LAST_OF_TABLES[self.past], {**self.span, "clock": self.clock})
+        for table_id, last_t in newest.all():
             if last_t is not None and (table_id in self.unchanged or table_id in self.drafts):
                 self._draft(table_id).last_t = last_t
 
@@ -208,26 +234,15 @@ class _Reading:
             self.drafts[table_id] = _Draft.of(self.unchanged.pop(table_id))
         return self.drafts[table_id]
 
-    def _visible(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
-        added, removed = table.c.added_version, table.c.removed_version
-        if self.past:
-            return [added <= self.version, sa.or_(removed.is_(None), removed > self.version)]
-        if self.cached is None:
-            return [removed.is_(None)]
-        return [added > self.cached.version, removed.is_(None)]
-
     def _added(self, table: sa.Table) -> list[Any]:
         if table.name not in self.changed:
             return []
-        return list(self.conn.execute(sa.select(table).where(*self._visible(table))).all())
+        return list(self.conn.execute(_ADDED[table.name, self.past], self.span).all())
 
-    def _removed(self, table: sa.Table, *columns: sa.Column[Any]) -> list[Any]:
+    def _removed(self, table: sa.Table) -> list[Any]:
         if self.cached is None or table.name not in self.changed:
             return []
-        since = self.cached.version
-        gone = sa.select(*columns).where(table.c.removed_version > since, table.c.added_version <= since)
-        result = self.conn.execute(gone)
-        return list(result.scalars().all() if len(columns) == 1 else result.all())
+        return list(self.conn.execute(_REMOVED[table.name], self.span).all())
 
 
 def delta_of(row: Any, stored: list[StoredFile]) -> Delta:

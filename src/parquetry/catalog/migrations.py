@@ -28,8 +28,16 @@ def _add_views(conn: sa.Connection) -> None:
         table.create(conn)
 
 
+def _add_visible(conn: sa.Connection) -> None:
+    conn.exec_driver_sql(f"ALTER TABLE {sql.clock.name} ADD COLUMN visible BIGINT NOT NULL DEFAULT 0")
+    conn.execute(sql.clock.update().values(visible=sql.clock.c.version))
+
+
 # Ordered, without gaps, never edited once released.
-MIGRATIONS: tuple[Migration, ...] = (Migration(2, "views", _add_views),)
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(2, "views", _add_views),
+    Migration(3, "readers need not look at commits that show them nothing", _add_visible),
+)
 
 
 def newest_format() -> int:
@@ -46,7 +54,7 @@ def create_tables(db: Database) -> None:
             raise CatalogError(f"there is a catalog in {db.where} already; open it, or choose another place")
         sql.metadata.create_all(conn, checkfirst=False)
         conn.execute(sql.meta.insert(), [{"name": "format", "value": newest_format()}, {"name": "horizon", "value": 0}])
-        conn.execute(sql.clock.insert().values(one=1, version=0, t=0))
+        conn.execute(sql.clock.insert().values(one=1, version=0, t=0, visible=0))
         conn.execute(sql.versions.insert().values(version=0, at=db.now(conn), t=0, kind="create catalog"))
         conn.execute(sql.queryable.insert().values(table_id=0, qt=0, added_version=0))
 

@@ -60,7 +60,12 @@ class QueryRow(NamedTuple):
             at,
             text.replace("\x00", "\ufffd"),  # PostgreSQL's text holds no NUL
             json.dumps([name.lower() for name in tables]),
-            *(stats.get(name) for name in ("executor", "qt", "elapsed_ms", "plan_ms", "rows_out", "bytes_read")),
+            stats.get("executor"),
+            stats.get("qt"),
+            stats.get("elapsed_ms"),
+            stats.get("plan_ms"),
+            stats.get("rows_out"),
+            stats.get("bytes_read"),
             json.dumps(stats),
             json.dumps(shape),
         )

@@ -50,6 +50,7 @@ clock = _table(
     sa.Column("one", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("version", _BIG, nullable=False),
     sa.Column("t", _BIG, nullable=False),
+    sa.Column("visible", _BIG, nullable=False),  # the newest version that showed readers something new
 )
 
 versions = _table(

@@ -15,6 +15,7 @@ from parquetry.layouts.prune import PROOFS
 from parquetry.model.freshness import ready
 from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.explain import Explanation, matching_rows_query
+from parquetry.query.follow import Follower
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
@@ -60,7 +61,7 @@ class Engine:
         self._spark = SparkExecutor(store, spark)
         self._workers = ScanWorkers(store, spark)
         self._planned = Planned()
-        self._followed = 0  # the newest version that the executor was told
+        self._follower = Follower(catalog.state, self._local.hot, self.snapshots.show)
         self.log = QueryLog(catalog)
 
     def plan(
@@ -84,9 +85,7 @@ class Engine:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        if snapshot.state.version > self._followed:
-            self._followed = snapshot.state.version
-            self._local.follow(snapshot.state)
+        self._follower.asked()
         asked = (sql, wanted, frozenset(off), wanted_splits)
         before = None if anew else self._planned.get(asked, snapshot)
         plan = before and self._again(before)
@@ -150,6 +149,7 @@ class Engine:
 
     def close(self) -> None:
         self.log.close()
+        self._follower.close()
         self.snapshots.close()
         self._local.close()
 

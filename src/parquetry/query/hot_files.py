@@ -7,6 +7,7 @@ copied as soon as they are seen: mostly before the QT reaches them.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +48,7 @@ class HotFiles:
         self._lock = threading.Lock()
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
         self._asked: Counter[str] = Counter()
-        self._made = 0
+        self._numbers = itertools.count(1)
         self._copier = ThreadPoolExecutor(1, thread_name_prefix="hot-files")
         self._last: Future[None] | None = None
 
@@ -66,10 +67,26 @@ class HotFiles:
                 for copy in used.values():
                     copy.users -= 1
 
-    def follow(self, state: State) -> None:
-        """Keeps up with the warehouse: copies of files that are gone leave, tables in memory stay in memory."""
-        if self._copies:
-            self._last = self._copier.submit(self._follow, state)
+    def warm(self, state: State) -> None:
+        """Tables in memory stay in memory: their new files are copied."""
+        for table_id, paths in self._by_table().items():
+            files = _files(state, table_id)
+            missing = [p for p, size in files.items() if size <= _MOST_FILE_BYTES and p not in paths]
+            if len(missing) <= len(paths):  # else little of the table was in memory
+                with self._lock:
+                    asked = max(self._asked[path] for path in paths)
+                    self._asked.update({path: max(0, asked - self._asked[path]) for path in missing})
+                for path in missing:
+                    self._copy(path, table_id)
+
+    def forget(self, state: State) -> None:
+        """Copies of files that are gone leave."""
+        for table_id, paths in self._by_table().items():
+            files = _files(state, table_id)
+            with self._lock:
+                gone = [p for p in paths if p not in files and p in self._copies and self._copies[p].users == 0]
+                leaving = [self._copies.pop(path).name for path in gone]
+            self._drop(leaving)
 
     def wait(self) -> None:
         """Returns when all copies that were asked for are made."""
@@ -98,26 +115,13 @@ class HotFiles:
                 self._copies[path].users += 1
             return {path: self._copies[path] for path in paths}
 
-    def _follow(self, state: State) -> None:
+    def _by_table(self) -> dict[int, list[str]]:
+        """The files in memory of each table."""
+        found: dict[int, list[str]] = {}
         with self._lock:
-            copied: dict[int, list[str]] = {}
             for path, copy in self._copies.items():
-                copied.setdefault(copy.table_id, []).append(path)
-        by_id = {t.table_id: t for t in state.tables.values()}
-        for table_id, paths in copied.items():
-            deltas = by_id[table_id].deltas if table_id in by_id else ()
-            files = {f.path: f.bytes for d in deltas for f in d.files}
-            with self._lock:
-                asked = max(self._asked[path] for path in paths)
-                gone = [path for path in paths if path not in files and self._copies[path].users == 0]
-                leaving = [self._copies.pop(path).name for path in gone]
-            self._drop(leaving)
-            missing = [p for p, size in files.items() if size <= _MOST_FILE_BYTES and p not in paths]
-            if len(missing) <= len(paths):  # else little of the table was in memory
-                for path in missing:
-                    with self._lock:
-                        self._asked[path] = max(asked, self._asked[path])
-                    self._copy(path, table_id)
+                found.setdefault(copy.table_id, []).append(path)
+        return found
 
     def _copy(self, path: str, table_id: int) -> None:
         import duckdb
@@ -135,14 +139,17 @@ class HotFiles:
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
         with self._lock:
-            self._copies[path] = _Copy(name, table_id, weight)
+            twice = path in self._copies
+            if not twice:
+                self._copies[path] = _Copy(name, table_id, weight)
+        if twice:
+            self._drop([name])
 
     def _load(self, url: str) -> str:
         """A table with the file's rows, in a database of its own: only so DuckDB compresses it in memory, and scans
         strings a third faster; and prepared statements stay as they are when other tables come and go."""
         cursor = self._cursor()
-        self._made += 1
-        name = f"__hot_{self._made}"
+        name = f"__hot_{next(self._numbers)}"
         cursor.execute(f"ATTACH ':memory:' AS {name} (COMPRESS)")
         try:
             quoted = url.replace("'", "''")
@@ -170,3 +177,9 @@ class HotFiles:
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:  # not under the lock: queries would wait
             self._cursor().execute(f"DETACH {name}")
+
+
+def _files(state: State, table_id: int) -> dict[str, int]:
+    """The table's files and their bytes; none if it is gone."""
+    of_table = (t for t in state.tables.values() if t.table_id == table_id)
+    return {f.path: f.bytes for t in of_table for d in t.deltas for f in d.files}

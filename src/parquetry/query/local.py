@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.errors import QueryError, StorageError
-from parquetry.model.state import State
 from parquetry.query.damage import find_damage
 from parquetry.query.hot_files import HotFiles
 from parquetry.query.local_plan import LocalPlan
@@ -44,14 +43,14 @@ class LocalExecutor:
         self._lock = threading.Lock()
         self._connections: dict[int, Any] = {}
         self._per_thread = threading.local()
-        self._hot = HotFiles(store, lambda: self._cursor(1))
+        self.hot = HotFiles(store, lambda: self._cursor(1))
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what was really read: bytes and row groups."""
         import duckdb
 
         assert isinstance(plan.bound.local, LocalPlan)
-        with self._hot.of(plan) as hot:
+        with self.hot.of(plan) as hot:
             sources: list[Source] = []
 
             def scan(t: TablePlan, columns: Sequence[str]) -> str:
@@ -92,12 +91,8 @@ class LocalExecutor:
             read.update(measured(cursor, sources, self._store), rows_out=table.num_rows)
         return table
 
-    def follow(self, state: State) -> None:
-        """Gets ready for a newer state of the warehouse, beside the queries."""
-        self._hot.follow(state)
-
     def close(self) -> None:
-        self._hot.close()
+        self.hot.close()
         with self._lock:
             for connection in self._connections.values():
                 connection.close()

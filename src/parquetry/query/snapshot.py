@@ -1,7 +1,8 @@
 """Pinned snapshots: a reader fixes a version and a QT once and never sees another.
 
-One pin per connection stands for all its readers: it holds the oldest version any of them uses, so a query costs
-nothing extra in the catalog. A background thread keeps the pin alive and moves it forward as readers finish.
+A reader sees at once that the QT has moved or a definition has changed; whatever else commits do, when it is shown to
+it. One pin per connection stands for all its readers: it holds the oldest version any of them uses, so a query
+costs nothing extra in the catalog. A background thread keeps the pin alive and moves it forward as readers finish.
 """
 
 from __future__ import annotations
@@ -99,16 +100,28 @@ class Snapshots:
 
     def take(self) -> Snapshot:
         with self._lock:
+            newest = self._newest
+            if newest is not None and not self._catalog.shows_more_than(newest.state.version):
+                return newest
             state = self._catalog.state()
             if self._pin is None:
                 self._pin = self._catalog.pin(state.version, f"{socket.gethostname()}:{os.getpid()}", PIN_S)
                 threading.Thread(target=self._keep, name="parquetry pin", daemon=True).start()
                 state = self._catalog.state()
-            if self._newest is None or self._newest.state.version != state.version:
-                self._newest = Snapshot(state)
-                self._in_use[state.version] += 1
-                weakref.finalize(self._newest, self._released, state.version)
-            return self._newest
+            return newest if newest is not None and newest.state.version == state.version else self._made(state)
+
+    def show(self, state: State) -> None:
+        """From now on readers get this state, or a newer one."""
+        with self._lock:
+            newest = self._newest
+            if newest is not None and newest.state.version < state.version:
+                self._made(state)
+
+    def _made(self, state: State) -> Snapshot:
+        made = self._newest = Snapshot(state)
+        self._in_use[state.version] += 1
+        weakref.finalize(made, self._released, state.version)
+        return made
 
     def close(self) -> None:
         self._stop.set()
