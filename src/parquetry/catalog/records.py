@@ -71,10 +71,6 @@ class QueryRow(NamedTuple):
         )
 
 
-_COLUMNS = ", ".join(QueryRow._fields)
-_LOG = sa.text(f"INSERT INTO {sql.queries.name} ({_COLUMNS}) VALUES ({', '.join(f':{n}' for n in QueryRow._fields)})")
-
-
 def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecord]:
     """The newest commits first; with ``table_id`` only those that changed it, and of them its own changes."""
     v, c = sql.versions, sql.changes
@@ -113,10 +109,12 @@ def labels(db: Database, table_id: int, up_to_t: int | None) -> list[Label]:
 
 
 def log_queries(db: Database, rows: Sequence[QueryRow]) -> None:
-    """Appends queries to the log in one statement, which is no work for SQLAlchemy: rows are ready to be stored."""
+    """Appends queries to the log; by the driver alone, for what SQLAlchemy does would hold up the queries meanwhile."""
     if rows:
+        marks = ", ".join(["?" if db.sqlite else "%s"] * len(QueryRow._fields))
+        text = f"INSERT INTO {sql.queries.name} ({', '.join(QueryRow._fields)}) VALUES ({marks})"
         with db.write(durable=False) as conn:
-            conn.execute(_LOG, [row._asdict() for row in rows])
+            conn.exec_driver_sql(text, list(rows))
 
 
 def queries(db: Database, limit: int, table: str | None) -> list[dict[str, Any]]:
