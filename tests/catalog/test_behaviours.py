@@ -451,6 +451,29 @@ def test_history_tells_what_each_commit_did(catalog: Catalog) -> None:
     assert len(catalog.history(limit=2)) == 2
 
 
+def test_a_reader_need_not_look_at_commits_that_show_it_nothing(catalog: Catalog, url: str) -> None:
+    table = create(catalog)
+    reader = Catalog.open(url)
+    seen = catalog.version()
+    ingest(catalog, table, "a")
+    ingest(catalog, table, "b")
+    assert not reader.shows_more_than(seen), "new data is hidden until the QT moves"
+    assert catalog.shows_more_than(seen), "who has changed something sees it"
+    seen = catalog.version()
+    catalog.commit([AdvanceQT({table.table_id: 2}, 0)], kind="advance qt")
+    assert not reader.shows_more_than(seen), "queries go by the database's QT"
+    catalog.commit([AdvanceQT({}, 2)], kind="advance qt")
+    assert reader.shows_more_than(seen)
+    seen = catalog.version()
+    deltas = catalog.state().table("sales").deltas
+    catalog.commit([compact(deltas, table)], kind="compact")
+    assert not reader.shows_more_than(seen), "the deltas before it can still be read"
+    catalog.commit([ChangeSettings(table.table_id, Settings(max_query_deltas=2))], kind="settings")
+    assert reader.shows_more_than(seen)
+    assert not reader.shows_more_than(catalog.version())
+    reader.close()
+
+
 def test_the_query_log_gives_back_the_newest_queries_of_a_table(catalog: Catalog) -> None:
     tables = (["salesx1", "b"], ["Sales_1"])
     rows = [

@@ -92,7 +92,7 @@ def test_a_table_in_memory_stays_there_as_it_changes(wh: Warehouse) -> None:
     before = set(_hot(wh)._copies)
     wh.ingest("t", pa.table({"k": pa.array([9], pa.int32())}))
     hidden = _ask(wh)[0]
-    _hot(wh).wait()
+    wh._engine.follower.look()
     assert len(_hot(wh)._copies) == 3, "a delta is copied when it is seen, before the QT reaches it"
     wh.maintain()
     assert "'k': 9" not in hidden
@@ -101,7 +101,7 @@ def test_a_table_in_memory_stays_there_as_it_changes(wh: Warehouse) -> None:
         wh.ingest("t", pa.table({"k": pa.array([key], pa.int32())}))
     wh.maintain()
     assert "'k': 13" in _ask(wh)[0]
-    _hot(wh).wait()
+    wh._engine.follower.look()
     files = {f.path for d in wh.catalog.state().table("t").deltas for f in d.files}
     assert set(_hot(wh)._copies) == files, "copies of what was compacted leave"
     assert not files & before
@@ -120,7 +120,7 @@ def test_little_of_a_table_in_memory_is_no_reason_to_copy_more(wh: Warehouse) ->
     held = set(_hot(wh)._copies)
     wh.create_table("u", "k int", key=["k"])
     _ask(wh, "SELECT v FROM t WHERE k = 21")
-    _hot(wh).wait()
+    wh._engine.follower.look()
     assert set(_hot(wh)._copies) == held
     assert len(held) == 1
 
@@ -133,7 +133,7 @@ def test_a_dropped_table_leaves_memory(wh: Warehouse) -> None:
     wh.create_table("u", "k int", key=["k"])
     wh.drop_table("t")
     wh.sql("SELECT count(*) AS n FROM u", executor="local").rows()
-    _hot(wh).wait()
+    wh._engine.follower.look()
     assert not _hot(wh)._copies
 
 

@@ -57,6 +57,24 @@ def test_the_same_text_is_planned_once_for_what_is_visible_and_each_set_of_rules
         assert pruned.call_count == 3
 
 
+def test_a_moved_qt_leaves_the_choice_of_a_view_unless_there_is_much_more_to_read(wh: Warehouse) -> None:
+    _add(wh, [2, 2, 3, 3])
+    wh.create_view("by_k", "SELECT k, count(*) AS n, sum(v) AS v FROM t GROUP BY k")
+    wh.maintain()
+    with mock.patch.object(engine.views, "choose_view", wraps=engine.views.choose_view) as chosen:
+        first = wh.sql(QUERY, executor="local")
+        assert (first.rows(), first.plan.view, chosen.call_count) == ([{"n": 6, "v": 15}], "by_k", 1)
+        _add(wh, [4, 5, 5])
+        again = wh.sql(QUERY, executor="local")
+        assert (again.rows(), again.plan.view, chosen.call_count) == ([{"n": 9, "v": 29}], "by_k", 1)
+        assert again.stats["rows_scanned"] == sum(d.rows for d in again.plan.tables["by_k"].deltas) == 5
+        assert [d.rule for d in again.plan.decisions] == [d.rule for d in first.plan.decisions]
+        _add(wh, list(range(6, 30)))
+        more = wh.sql(QUERY, executor="local")
+        assert (more.rows(), chosen.call_count) == ([{"n": 33, "v": 449}], 2)
+        assert more.rows() == wh.sql(QUERY, executor="local", off=["views"]).rows()
+
+
 def test_a_plan_stays_while_what_it_reads_stays(wh: Warehouse) -> None:
     asked = "SELECT odd, sum(n) AS n FROM w GROUP BY odd ORDER BY odd"
     wh.create_view("w", "SELECT k % 2 AS odd, count(*) AS n FROM t GROUP BY k % 2")

@@ -23,6 +23,15 @@ def test_a_statement_is_prepared_when_it_is_asked_for_often(
     assert [kept.get("SELECT 8 AS x").startswith("EXECUTE") for _ in range(5)] == [False, False, False, True, True]
 
 
+def test_a_query_that_is_asked_often_is_prepared_soon_when_its_text_changes(
+    cursor: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_LEAST_ASKED", 3)
+    kept = Prepared(cursor)
+    assert [kept.get("SELECT 8 AS x", asked=n).startswith("EXECUTE") for n in (1, 2)] == [False, False]
+    assert [kept.get("SELECT 9 AS x", asked=n).startswith("EXECUTE") for n in (5, 6, 7)] == [False, True, True]
+
+
 def test_both_forms_give_the_same(cursor: duckdb.DuckDBPyConnection) -> None:
     kept = Prepared(cursor)
     forms = [kept.get("SELECT 7 AS x") for _ in range(3)]

@@ -61,7 +61,7 @@ class Engine:
         self._spark = SparkExecutor(store, spark)
         self._workers = ScanWorkers(store, spark)
         self._planned = Planned()
-        self._follower = Follower(catalog.state, self._local.hot, self.snapshots.show)
+        self.follower = Follower(catalog.state, self._local.hot, self.snapshots.show)
         self.log = QueryLog(catalog)
 
     def plan(
@@ -85,14 +85,16 @@ class Engine:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
         snapshot = self.snapshots.take()
-        self._follower.asked()
+        self.follower.asked()
         asked = (sql, wanted, frozenset(off), wanted_splits)
         before = None if anew else self._planned.get(asked, snapshot)
         plan = before and self._again(before)
         if plan is None:
             plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
+            plan = plan if before is None else replace(plan, uses=before.uses)
         if plan is not before:
             self._planned.keep(asked, plan)
+        plan.uses.times += 1
         return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
 
     def _again(self, plan: Plan) -> Plan | None:
@@ -149,7 +151,7 @@ class Engine:
 
     def close(self) -> None:
         self.log.close()
-        self._follower.close()
+        self.follower.close()
         self.snapshots.close()
         self._local.close()
 

@@ -33,6 +33,8 @@ class Follower:
         self._newest, self._kept, self._show = newest, kept, show
         self._asked = threading.Event()
         self._closed = threading.Event()
+        self._looking = threading.Lock()
+        self._seen = 0
         self._thread: threading.Thread | None = None
 
     def asked(self) -> None:
@@ -49,15 +51,19 @@ class Follower:
         if self._thread is not None:
             self._thread.join()
 
+    def look(self) -> None:
+        """Looks once, and is ready for what there is when it returns."""
+        with self._looking:
+            state = self._newest()
+            if state.version > self._seen and not self._closed.is_set():
+                self._kept.warm(state)
+                self._show(state)
+                self._kept.forget(state)
+                self._seen = state.version
+
     def _follow(self) -> None:
-        seen = 0
         while not self._closed.wait(_LOOK_S):
             self._asked.wait()
             self._asked.clear()
             with suppress(CatalogError):  # a query will tell
-                state = self._newest()
-                if state.version > seen and not self._closed.is_set():
-                    self._kept.warm(state)
-                    self._show(state)
-                    self._kept.forget(state)
-                    seen = state.version
+                self.look()

@@ -59,7 +59,7 @@ class LocalExecutor:
                 return sources[-1].sql
 
             try:
-                table = self._execute(local_statement(plan, scan), sources, plan.read)
+                table = self._execute(local_statement(plan, scan), sources, plan)
             except (duckdb.Error, pa.ArrowException, OSError) as e:
                 first = str(e).splitlines()[0]
                 failed = any(s.error for s in sources)
@@ -69,12 +69,13 @@ class LocalExecutor:
                 raise find_damage(plan, self._store) or QueryError(f"the query failed: {first}") from e
         return table.cast(plan.bound.local.schema), plan.read
 
-    def _execute(self, text: str, sources: Sequence[Source], read: dict[str, int]) -> pa.Table:
-        """Runs the statement. ``read`` is filled with what it read, unless an earlier run of the plan did.
+    def _execute(self, text: str, sources: Sequence[Source], plan: Plan) -> pa.Table:
+        """Runs the statement. ``plan.read`` is filled with what it read, unless an earlier run of the plan did.
 
         DuckDB binds a relation's text twice and tells what it read. Executed at once it is bound once, but its rows are
         copied once more and no figures are left: that is for few rows whose figures are known.
         """
+        read = plan.read
         at_once = all(s.counted for s in sources) or read.get("rows_out", _MANY_ROWS) < _MANY_ROWS
         threads = 1 if sources and all(s.small for s in sources) else _CORES
         cursor = self._cursor(threads, profiled=not at_once)
@@ -85,7 +86,7 @@ class LocalExecutor:
             # DuckDB finds Arrow data by the name of a variable around the call; to register it takes 0.8 ms.
             made = eval(_EXECUTE, {"cursor": cursor, "text": text, **streams})
         else:
-            made = cursor.execute(self._prepared(threads).get(text))
+            made = cursor.execute(self._prepared(threads).get(text, asked=plan.uses.times))
         table: pa.Table = made.to_arrow_table()
         if not read:
             read.update(measured(cursor, sources, self._store), rows_out=table.num_rows)

@@ -94,6 +94,13 @@ class TablePlan:
         return max(1, len(used)) / len(self.state.schema.columns)
 
 
+@dataclass
+class Uses:
+    """How often a query was asked, at this QT and at earlier ones."""
+
+    times: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     bound: BoundQuery
@@ -106,6 +113,7 @@ class Plan:
     view: str | None = None  # the view that answers instead of the table
     asked: BoundQuery | None = None  # the user's own query, when a view answers it
     chosen_rows: int = 0  # to read, when this view or table was chosen
+    uses: Uses = field(default_factory=Uses)
     plan_ms: float = 0.0
     read: dict[str, int] = field(default_factory=dict)  # by the first local run; files never change, so by any other
     scan: ScanPlan | None = None  # how Spark's part is cut for scan workers

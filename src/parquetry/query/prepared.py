@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 _MOST = 512  # statements of a cursor
-_LEAST_ASKED = 8  # to prepare takes as long as is saved in two or three runs, and texts change when the QT moves
+_LEAST_ASKED = 8  # to prepare takes as long as is saved in two or three runs
 
 
 class Prepared:
@@ -17,20 +17,24 @@ class Prepared:
         self._asked: OrderedDict[str, int | str] = OrderedDict()  # how often, then under which name it is prepared
         self._made = 0
 
-    def get(self, text: str) -> str:
-        """What to execute for ``text``: itself, and its prepared form once it was asked for often."""
-        asked = self._asked.setdefault(text, 0)
+    def get(self, text: str, *, asked: int = 0) -> str:
+        """What to execute for ``text``: itself, and its prepared form once it was asked for often.
+
+        ``asked``: how often the query was, whose text is another one each time that the QT moves. Of one that is asked
+        for often, the second text is prepared: the first has to be counted, besides."""
+        least = 1 if asked > _LEAST_ASKED else _LEAST_ASKED
+        known = self._asked.setdefault(text, 0)
         self._asked.move_to_end(text)
-        if isinstance(asked, int):
-            if asked < _LEAST_ASKED:
-                self._asked[text] = asked + 1
+        if isinstance(known, int):
+            if known < least:
+                self._asked[text] = known + 1
                 self._forget()
                 return text
             self._made += 1
             name = f"__asked_{self._made}"
             self._cursor.execute(f"PREPARE {name} AS {text}")
-            self._asked[text] = asked = name
-        return f"EXECUTE {asked}"
+            self._asked[text] = known = name
+        return f"EXECUTE {known}"
 
     def _forget(self) -> None:
         if len(self._asked) > _MOST:
