@@ -67,7 +67,7 @@ def test_a_moved_qt_leaves_the_choice_of_a_view_unless_there_is_much_more_to_rea
         _add(wh, [4, 5, 5])
         again = wh.sql(QUERY, executor="local")
         assert (again.rows(), again.plan.view, chosen.call_count) == ([{"n": 9, "v": 29}], "by_k", 1)
-        assert again.stats["rows_scanned"] == sum(d.rows for d in again.plan.tables["by_k"].deltas) == 5
+        assert again.stats["rows_scanned"] == sum(d.rows for d in again.plan.tables["by_k"].deltas)
         assert [d.rule for d in again.plan.decisions] == [d.rule for d in first.plan.decisions]
         _add(wh, list(range(6, 30)))
         more = wh.sql(QUERY, executor="local")
