@@ -99,6 +99,8 @@ def judge(results: dict[str, Any]) -> Goals:
             goals.at_least("D4 p50, table over views", base["p50 ms"] / views["p50 ms"], 10)
         for how, loaded in zip(LOADS, under_load, strict=True):
             goals.at_most(f"D4 p99 over p50 under load, {how}", loaded["p99 ms"] / loaded["p50 ms"], 2)
+            of_fixed = loaded["p99 times fixed work"] / loaded["p50 times fixed work"]
+            goals.at_most(f"D4 p99 over p50 under load, {how}, in terms of fixed work", of_fixed, 2)
     if d5 := results.get("D5"):
         picked, suggested = d5
         goals.at_most("D5 p99 rows, suggested over hand-picked", suggested["p99 rows"] / picked["p99 rows"], 1)
