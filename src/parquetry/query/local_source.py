@@ -88,9 +88,11 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, h
     numbered = t.row_ranges() if pick and not groups and _numbering_pays(t, len(names)) else {}
     source = Source("", t, names, hot=bool(hot))
     scans: dict[tuple[int, int], list[str]] = {}
+    last = {hot[f.path]: f.path for d in t.deltas for f in d.files if f.path in t.files} if hot else {}
     for place, d in enumerate(t.deltas):
         for f in d.files:
-            if f.path in t.files:
+            # A table in memory may hold several files; it is read once, as if it were the last of them.
+            if f.path in t.files and (not hot or last[hot[f.path]] == f.path):
                 scans.setdefault((place if t.merge else 0, d.schema_id), []).append(f.path)
     selects: list[str] = []
     for (place, schema_id), paths in scans.items():
