@@ -57,7 +57,10 @@ def test_the_same_text_is_planned_once_for_what_is_visible_and_each_set_of_rules
         assert pruned.call_count == 3
 
 
-def test_a_moved_qt_leaves_the_choice_of_a_view_unless_there_is_much_more_to_read(wh: Warehouse) -> None:
+def test_a_moved_qt_leaves_the_choice_of_a_view_unless_there_is_much_more_to_read(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_FEW_ROWS", 0)
     _add(wh, [2, 2, 3, 3])
     wh.create_view("by_k", "SELECT k, count(*) AS n, sum(v) AS v FROM t GROUP BY k")
     wh.maintain()

@@ -50,7 +50,7 @@ RULES = (
 """Every rule that can be switched off; answers stay the same."""
 
 
-_MUCH = 2  # times the rows to read: then a view is chosen anew
+_MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
 
 class Engine:
@@ -109,8 +109,9 @@ class Engine:
         }
         chosen = tuple(d for d in plan.decisions if d.rule in (BIND, views.NAME))
         again = executor.choose_executor(self._priced(replace(plan, tables=tables, decisions=chosen, read={})))
-        most, least = max(again.rows, plan.chosen_rows), min(again.rows, plan.chosen_rows)
-        return again if most <= _MUCH * least and again.executor == plan.executor else None
+        fewer, more = sorted((again.rows, plan.chosen_rows))
+        same = more <= max(_MUCH * fewer, _FEW_ROWS) and again.executor == plan.executor
+        return again if same else None
 
     def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], wanted_splits: int | None) -> Plan:
         plan = _bound_plan(self._planned.bound(sql, snapshot), snapshot, wanted, off)

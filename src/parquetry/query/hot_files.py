@@ -25,6 +25,7 @@ from parquetry.model.state import State, TableState
 from parquetry.query.plan import Plan
 from parquetry.storage.merge import ORDER, merge_sql, quote
 from parquetry.storage.row_groups import footer_of
+from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
 _MOST_FILE_BYTES = 4 << 20
@@ -84,6 +85,7 @@ class HotFiles:
                 for path in missing:
                     self._copy(path, table_id)
                 self._merge(tables[table_id])
+                open_snapshot(self._store, tables[table_id].deltas, tables[table_id].schema).prepare()
 
     def forget(self, state: State) -> None:
         """Copies of files that are gone leave, and what was merged of them, or of fewer than readers have by now."""

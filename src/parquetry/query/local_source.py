@@ -21,7 +21,7 @@ import pyarrow as pa
 from parquetry.model.distinct import SKETCH_TYPE
 from parquetry.query.plan import TablePlan
 from parquetry.storage.merge import ORDER, quote
-from parquetry.storage.row_groups import ROW_NUMBER, chunk_bytes, footer_of, read_row_groups
+from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups, row_group_sizes
 from parquetry.storage.store import Store
 
 NAME = "pick_row_groups"
@@ -187,10 +187,10 @@ def _count_kept(source: Source, store: Store) -> None:
     """Counts the kept row groups as if they were read: what a query costs does not depend on what lies in memory."""
     t, kept = source.table, source.table.row_groups()
     for path in t.files:
-        footer = footer_of(store, path)
-        ordinals = kept.get(path, []) if t.keep is not None else range(footer.num_row_groups)
-        source.rows += sum(footer.row_group(g).num_rows for g in ordinals)
-        source.bytes += chunk_bytes(footer, ordinals, source.columns)
+        rows, sizes = row_group_sizes(store, path, tuple(source.columns))
+        ordinals = kept.get(path, []) if t.keep is not None else range(len(rows))
+        source.rows += sum(rows[g] for g in ordinals)
+        source.bytes += sum(sizes[g] for g in ordinals)
         source.groups += len(ordinals)
 
 

@@ -37,6 +37,17 @@ def read_row_groups(store: Store, path: str, groups: Sequence[int], columns: Seq
     return rows, chunk_bytes(footer, groups, columns)
 
 
+def row_group_sizes(store: Store, path: str, columns: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """The rows of each row group of a file, and the bytes that these columns take in it."""
+
+    def load() -> tuple[list[int], list[int]]:
+        footer = footer_of(store, path)
+        groups = range(footer.num_row_groups)
+        return [footer.row_group(g).num_rows for g in groups], [chunk_bytes(footer, [g], columns) for g in groups]
+
+    return METADATA.get(("sizes", store.url(path), columns), load, lambda found: 256 + 64 * len(found[0]))
+
+
 def chunk_bytes(footer: Any, groups: Sequence[int], columns: Sequence[str]) -> int:
     """The bytes that these columns take in these row groups."""
     wanted = _leaves(footer, columns)

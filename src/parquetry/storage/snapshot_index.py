@@ -114,6 +114,13 @@ class SnapshotIndex:
         found = [first, *(np.arange(a, b + 1) for a, b in np.unique(np.stack((first, last), 1)[first < last], axis=0))]
         return tuple(np.unique(np.concatenate(found)).tolist())
 
+    def prepare(self) -> None:
+        """Makes beforehand what almost every query asks of it."""
+        _ = self.rows, self.bytes, self.path_of, self.row_group, self.extra, self.blocks
+        for column in self.schema.key:
+            self.bounds(column)
+            self.nulls(column)
+
     def numbers(self, name: str) -> Ints:
         """One of file, row_group, rows, bytes, block of every row group."""
         parts = [np.asarray(t.batch[name]).astype(np.int64) for t in self.tables]
