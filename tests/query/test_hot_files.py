@@ -205,3 +205,62 @@ def test_types_come_out_of_memory_as_out_of_files(wh: Warehouse) -> None:
     again = wh.sql(asked, executor="local").arrow()
     assert again.schema == first.schema
     assert again.equals(first)
+
+
+MODELS = {
+    "append": {},
+    "upsert": {},
+    "upsert by sequence": {"sequence": "s"},
+    "aggregate": {"values": {"v": "sum", "w": "max", "s": "replace"}},
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_deltas_after_the_first_are_merged_in_memory(model: str, tmp_path: Path, spark: SparkSession) -> None:
+    with parquetry.connect(tmp_path / "warehouse", spark=spark) as wh:
+        settings = {"compaction_width": 64, "max_query_deltas": 64}
+        name = model.split(" ")[0]
+        wh.create_table(
+            "t", "k int, v bigint, w int, s bigint", key=["k"], model=name, settings=settings, **MODELS[model]
+        )
+        view = "SELECT w, count(*) AS n, sum(v) AS v, min(s) AS s FROM t GROUP BY w"
+        wh.create_view("by_w", view)
+        asked = (
+            "SELECT k, v, w, s FROM t ORDER BY k, v, w, s",
+            "SELECT k, v FROM t WHERE k = 3 ORDER BY v",
+            "SELECT sum(v) AS v, max(w) AS w FROM t WHERE k > 1",
+            "SELECT w, n, v, s FROM by_w ORDER BY w",
+        )
+
+        def add(batch: int) -> None:
+            keys = [1, 2 + batch % 3, 3, 10 + batch]
+            columns = {
+                "k": pa.array(keys, pa.int32()),
+                "v": pa.array([k * 10 + batch for k in keys], pa.int64()),
+                "w": pa.array([(k * batch) % 5 for k in keys], pa.int32()),
+                "s": pa.array([(7 * batch) % 5 if k % 2 else batch for k in keys], pa.int64()),
+            }
+            wh.ingest("t", pa.table(columns))
+            wh.maintain()
+
+        for batch in range(6):
+            add(batch)
+            for sql in asked:
+                for _ in range(2):
+                    wh.sql(sql, executor="local").rows()
+            _hot(wh).wait()
+            wh._engine.follower.look()
+            for sql in asked:
+                result = wh.sql(sql, executor="local")
+                assert result.rows() == wh.sql(sql, executor="spark").rows(), (batch, sql)
+            if batch >= 3:
+                with _hot(wh).of(wh.sql(asked[0], executor="local").plan) as tables:
+                    assert (len(tables), len(set(tables.values()))) == (batch + 1, 2)
+        (tail,) = (t for t, copy in _hot(wh)._tails.items() if copy.table_id == wh.catalog.state().table("t").table_id)
+        assert len(tail) == 5, "what was merged before leaves"
+        wh.drop_view("by_w")
+        wh.drop_table("t")
+        wh._engine.follower.look()
+        assert not _hot(wh)._tails
+        held = wh._engine._local._cursor(1).execute("SELECT database_name FROM duckdb_tables()").fetchall()
+        assert held == []
