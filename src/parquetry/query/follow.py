@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from parquetry.errors import CatalogError
+from parquetry.errors import ParquetryError
 from parquetry.model.state import State
 
 _LOOK_S = 0.05
@@ -65,5 +65,5 @@ class Follower:
         while not self._closed.wait(_LOOK_S):
             self._asked.wait()
             self._asked.clear()
-            with suppress(CatalogError):  # a query will tell
+            with suppress(ParquetryError):  # a query will tell
                 self.look()

@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,14 +78,15 @@ class HotFiles:
         for table_id, paths in self._by_table().items():
             files = _files(tables.get(table_id))
             missing = [p for p, size in files.items() if size <= _MOST_FILE_BYTES and p not in paths]
-            if files and len(missing) <= len(paths):  # else little of the table was in memory
+            if paths and files and len(missing) <= len(paths):  # else little of the table was in memory
                 with self._lock:
                     asked = max(self._asked[path] for path in paths)
                     self._asked.update({path: max(0, asked - self._asked[path]) for path in missing})
                 for path in missing:
                     self._copy(path, table_id)
                 self._merge(tables[table_id])
-                open_snapshot(self._store, tables[table_id].deltas, tables[table_id].schema).prepare()
+                with suppress(StorageError, pa.ArrowException, OSError):  # a query will tell
+                    open_snapshot(self._store, tables[table_id].deltas, tables[table_id].schema).prepare()
 
     def forget(self, state: State) -> None:
         """Copies of files that are gone leave, and what was merged of them, or of fewer than readers have by now."""
@@ -97,7 +98,7 @@ class HotFiles:
                 gone = [p for p in paths if p not in files and p in self._copies and self._copies[p].users == 0]
                 mine = [t for t, copy in self._tails.items() if copy.table_id == table_id and copy.users == 0]
                 old = [t for t in mine if len(t) < least or not files.keys() >= set(t)]
-                leaving = [self._copies.pop(path).name for path in gone] + [self._tails.pop(tail).name for tail in old]
+                leaving = self._take_out(gone) + [self._tails.pop(tail).name for tail in old if tail in self._tails]
             self._drop(leaving)
 
     def wait(self) -> None:
@@ -163,6 +164,8 @@ class HotFiles:
         """The files in memory of each table."""
         found: dict[int, list[str]] = {}
         with self._lock:
+            for copy in self._tails.values():
+                found.setdefault(copy.table_id, [])
             for path, copy in self._copies.items():
                 found.setdefault(copy.table_id, []).append(path)
         return found
@@ -215,7 +218,12 @@ class HotFiles:
             if copy.users == 0 and self._asked[old] < self._asked[path]:
                 leaving.append(old)
                 free += copy.weight
-        return [self._copies.pop(old).name for old in leaving] if free >= weight else None
+        return self._take_out(leaving) if free >= weight else None
+
+    def _take_out(self, paths: Collection[str]) -> list[str]:
+        """Takes out copies, and what was merged of them: their names."""
+        merged = [t for t, copy in self._tails.items() if copy.users == 0 and not set(t).isdisjoint(paths)]
+        return [self._copies.pop(path).name for path in paths] + [self._tails.pop(tail).name for tail in merged]
 
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:  # not under the lock: queries would wait
