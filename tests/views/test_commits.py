@@ -126,6 +126,7 @@ def test_a_catalog_without_views_is_brought_up_to_date(tmp_path: Path) -> None:
     with catalog._db.write() as conn:
         for table in (sql.views, sql.built):
             table.drop(conn)
+        conn.exec_driver_sql("ALTER TABLE parquetry_clock DROP COLUMN visible")
         conn.execute(sql.meta.update().where(sql.meta.c.name == "format").values(value=1))
     catalog.close()
     opened = Catalog.open(url)
@@ -133,4 +134,5 @@ def test_a_catalog_without_views_is_brought_up_to_date(tmp_path: Path) -> None:
     with opened._db.read() as conn:
         assert migrations.stored_format(conn) == migrations.newest_format()
         assert sa.inspect(conn).has_table("parquetry_views")
+    assert (opened.shows_more_than(-1), opened.shows_more_than(0)) == (True, False)
     opened.close()
