@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from parquetry.query.duck_sql import Expressions, RowSource
 from parquetry.query.typed import Refused, Typed, duck_type, signless_zero
+from parquetry.views.project import decimal_average
 from parquetry.workload.coercion import INTEGRAL, MAX_PRECISION, decimal, decimal_of, is_numeric
 
 _AVG_DIGITS = 18
@@ -116,12 +117,5 @@ def _avg(t: Typed) -> tuple[str, str]:
     precision, scale = digits
     if precision > _AVG_DIGITS:
         raise Refused(f"an average of {t.type}: too many digits to be exact")
-    # The sum as a whole number of the last digit's units, four more digits, then half away from zero as in Spark.
     type_ = decimal(precision + 4, scale + 4)
-    shift = f"CAST({10**scale} AS DECIMAL({scale + 1},0))"
-    units = f"CAST(CAST(sum({t.sql}) AS DECIMAL(38,{scale})) * {shift} AS HUGEINT)"
-    count = f"CAST(count({t.sql}) AS HUGEINT)"
-    rounded = f"(((abs({units}) * 20000 + {count}) // (2 * {count})) * sign({units}))"
-    step = f"CAST('{10 ** -(scale + 4):.{scale + 4}f}' AS DECIMAL({scale + 4},{scale + 4}))"
-    whole = f"CAST({rounded} AS DECIMAL({precision + 4},0))"
-    return type_, f"CAST({whole} * {step} AS {duck_type(type_)})"
+    return type_, decimal_average(type_, f"sum({t.sql})", f"count({t.sql})")

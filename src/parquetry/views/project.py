@@ -15,6 +15,7 @@ from parquetry.model.view import ROWS, ViewColumn, ViewSpec
 MOST_AVERAGED_DIGITS = 18
 """Decimals up to here are averaged exactly by both engines; wider ones are refused."""
 _COUNT_DIGITS = 15
+_SPARE_DIGITS = 38 - MOST_AVERAGED_DIGITS - _COUNT_DIGITS  # that the largest sum leaves of a decimal's 38
 
 Quote = Callable[[str], str]
 
@@ -41,21 +42,31 @@ def _visible(spec: ViewSpec, column: ViewColumn, quote: Quote, duck: bool) -> st
 
 def average(type_: str, total: str, count: str, *, duck: bool) -> str:
     """The average of type ``type_`` as Spark rounds it, from texts of the sum and the count of values."""
-    arrow = arrow_type(type_)
     if type_ == "double":
         divided = f"(CAST({total} AS DOUBLE) / CAST({count} AS DOUBLE))"
     elif duck:
-        # The sum as a whole number of the last digit's units, four more digits, then half away from zero.
-        scale = arrow.scale - 4
-        shift = f"CAST({10**scale} AS DECIMAL({scale + 1},0))"
-        units = f"CAST(CAST({total} AS DECIMAL(38,{scale})) * {shift} AS HUGEINT)"
-        whole = f"CAST({count} AS HUGEINT)"
-        rounded = f"(((abs({units}) * 20000 + {whole}) // (2 * {whole})) * sign({units}))"
-        step = f"CAST('{10**-arrow.scale:.{arrow.scale}f}' AS DECIMAL({arrow.scale},{arrow.scale}))"
-        divided = f"CAST(CAST({rounded} AS DECIMAL({arrow.precision},0)) * {step} AS {type_.upper()})"
+        divided = decimal_average(type_, total, count)
     else:
         # Whole part and rest apart: the rest has few digits before the point, so its division keeps enough after it.
         by = f"CAST({count} AS DECIMAL({_COUNT_DIGITS},0))"
         rest = f"({total} % {by})"
         divided = f"CAST(CAST(({total} - {rest}) / {by} AS {type_}) + CAST({rest} / {by} AS {type_}) AS {type_})"
     return f"CASE WHEN {count} > 0 THEN {divided} END"
+
+
+def decimal_average(type_: str, total: str, count: str) -> str:
+    """DuckDB text of an average of type ``type_``, exact for up to 10^15 rows; null where ``total`` is."""
+    arrow = arrow_type(type_)
+    # The sum as a whole number of the last digit's units, four more digits, then half away from zero as in Spark.
+    scale = arrow.scale - 4
+    wide = f"CAST({total} AS DECIMAL(38,{scale}))"
+    shift = f"CAST({10**scale} AS DECIMAL({scale + 1},0))"
+    if scale <= _SPARE_DIGITS:
+        units = f"CAST({wide} * {shift} AS HUGEINT)"
+    else:  # whole part and rest apart: a product has the sum's scale, which leaves too few digits before the point
+        rest = f"({wide} - trunc({wide}))"
+        units = f"(CAST(trunc({wide}) AS HUGEINT) * CAST({10**scale} AS HUGEINT) + CAST({rest} * {shift} AS HUGEINT))"
+    whole = f"CAST({count} AS HUGEINT)"
+    rounded = f"(((abs({units}) * 20000 + {whole}) // (2 * {whole})) * sign({units}))"
+    step = f"CAST('{10**-arrow.scale:.{arrow.scale}f}' AS DECIMAL({arrow.scale},{arrow.scale}))"
+    return f"CAST(CAST({rounded} AS DECIMAL({arrow.precision},0)) * {step} AS {type_.upper()})"
