@@ -9,11 +9,8 @@ from sqlglot import exp
 
 from parquetry.query.duck_sql import Expressions, RowSource
 from parquetry.query.typed import Refused, Typed, duck_type, signless_zero
-from parquetry.views.project import decimal_average
+from parquetry.views.project import MOST_AVERAGED_DIGITS, decimal_average
 from parquetry.workload.coercion import INTEGRAL, MAX_PRECISION, decimal, decimal_of, is_numeric
-
-_AVG_DIGITS = 18
-"""Decimals up to here are averaged exactly in 128-bit integers for any number of rows below 10^15."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _avg(t: Typed) -> tuple[str, str]:
             raise Refused(f"an average of {t.type}")
         return "double", f"(sum(CAST({t.sql} AS DOUBLE)) / count({t.sql}))"
     precision, scale = digits
-    if precision > _AVG_DIGITS:
+    if precision > MOST_AVERAGED_DIGITS:
         raise Refused(f"an average of {t.type}: too many digits to be exact")
     type_ = decimal(precision + 4, scale + 4)
     return type_, decimal_average(type_, f"sum({t.sql})", f"count({t.sql})")

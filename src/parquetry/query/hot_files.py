@@ -2,8 +2,8 @@
 
 To open a small Parquet file takes longer than to scan its rows. Data files never change, so a copy is never stale; it
 is made beside the queries, which read the file until the copy is there. New files of a table that is in memory are
-copied as soon as they are seen: mostly before the QT reaches them. Deltas after the first are merged in memory, too: a
-query reads two tables at most, however many deltas wait for compaction.
+copied as soon as they are seen: mostly before the QT reaches them. Deltas after the first are merged in memory,
+too, if each has one file: a query reads two tables then, however many deltas wait for compaction.
 """
 
 from __future__ import annotations
