@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry.maintain import run as maintain
 from parquetry.model.state import AdvanceQT
 
 if TYPE_CHECKING:
@@ -78,4 +81,96 @@ def test_compaction_by_others_is_shown_when_memory_is_ready_for_it(pair: tuple[W
     assert result.stats["deltas"] == 1
     (delta,) = writer.catalog.state().table("t").deltas
     reader._engine.follower.look()
-    assert set(hot._copies) == {f.path for f in delta.files}, "copied before it was shown; the old ones left"
+    assert {path for path, _ in hot._copies} == {f.path for f in delta.files}, "copied before shown; the old ones left"
+
+
+def _often(reader: Warehouse) -> None:
+    for _ in range(12):
+        _ask(reader)
+        reader._engine._local.hot.wait()
+
+
+def _advance(wh: Warehouse) -> None:
+    state = wh.catalog.state()
+    wh.catalog.commit([AdvanceQT({state.table("t").table_id: state.clock}, state.clock)], kind="advance qt")
+
+
+def test_what_is_often_asked_is_planned_and_prepared_before_the_qt_moves(pair: tuple[Warehouse, Warehouse]) -> None:
+    writer, reader = pair
+    _often(reader)
+    for n, total in ((10, 11), (100, 111)):
+        _add(writer, n)
+        reader._engine.follower.look()
+        assert _ask(reader)[0] == total - n, "nothing of it is seen"
+        (coming,) = reader._engine._planned._next.values()
+        assert coming.read["rows_scanned"] == len(coming.tables["t"].deltas), "all is known of its first run"
+        _advance(writer)
+        result = reader.sql(QUERY, executor="local")
+        assert result.plan.tables["t"] is coming.tables["t"]
+        assert result.rows() == [{"k": 1, "v": total}]
+        assert not reader._engine._planned._next
+        text = reader._engine._local._text(result.plan, reader._engine._local.hot.of(result.plan), [])
+        assert text in reader._engine._local._ready[-1]
+        assert text not in reader._engine._local._own()
+
+
+def test_a_version_that_shows_nothing_new_leaves_what_is_ready(pair: tuple[Warehouse, Warehouse]) -> None:
+    writer, reader = pair
+    _often(reader)
+    _add(writer, 10)
+    reader._engine.follower.look()
+    (coming,) = reader._engine._planned._next.values()
+    ready = list(reader._engine._local._ready)
+    writer.create_table("u", "k int", key=["k"])
+    writer.drop_table("u")
+    reader._engine.follower.look()
+    assert list(reader._engine._planned._next.values()) == [coming]
+    assert reader._engine._local._ready == ready
+
+
+def test_threads_that_meet_at_a_ready_statement_do_not_wait(pair: tuple[Warehouse, Warehouse]) -> None:
+    writer, reader = pair
+    _often(reader)
+    _add(writer, 10)
+    reader._engine.follower.look()
+    _advance(writer)
+    (ready,) = reader._engine._local._ready
+    with ready.lock:  # as if another thread ran it
+        assert _ask(reader)[0] == 11
+    result = reader.sql(QUERY, executor="local")
+    text = reader._engine._local._text(result.plan, reader._engine._local.hot.of(result.plan), [])
+    assert text in reader._engine._local._own(), "it prepared its own"
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.extend(_ask(reader)[0] for _ in range(20))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [11] * 80
+
+
+def test_the_interpreter_switches_as_before_afterwards(pair: tuple[Warehouse, Warehouse]) -> None:
+    _, reader = pair
+    before = sys.getswitchinterval()
+    reader._engine.follower.look()
+    assert sys.getswitchinterval() == before
+
+
+def test_the_qt_waits_a_moment_for_readers_elsewhere(
+    pair: tuple[Warehouse, Warehouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = pair
+    slept, really = [], time.sleep
+    monkeypatch.setattr(time, "sleep", lambda s: slept.append(s) if s == maintain._READERS_WARM_S else really(s))
+    _ask(reader)
+    _add(writer, 10)
+    writer.maintain()
+    assert slept == [], "readers of this process are ready when the commit comes"
+    pin = writer.catalog.pin(writer.catalog.version(), "another:1", 60)
+    _add(writer, 100)
+    writer.maintain()
+    assert len(slept) == 1
+    writer.catalog.unpin(pin)
+    _add(writer, 1000)
+    writer.maintain()
+    assert len(slept) == 1

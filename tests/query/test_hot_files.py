@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import weakref
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.query import hot_files
+from parquetry.query import hot_files, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,11 +104,8 @@ def test_a_table_in_memory_stays_there_as_it_changes(wh: Warehouse) -> None:
     assert "'k': 13" in _ask(wh)[0]
     wh._engine.follower.look()
     files = {f.path for d in wh.catalog.state().table("t").deltas for f in d.files}
-    assert set(_hot(wh)._copies) == files, "copies of what was compacted leave"
-    assert not files & before
-    (names,) = {tuple(sorted(c.name for c in _hot(wh)._copies.values()))}
-    held = wh._engine._local._cursor(1).execute("SELECT database_name FROM duckdb_tables()").fetchall()
-    assert sorted(name for (name,) in held) == list(names)
+    assert {path for path, _ in _hot(wh)._copies} == files, "copies of what was compacted leave"
+    assert not set(_hot(wh)._copies) & before
 
 
 def test_little_of_a_table_in_memory_is_no_reason_to_copy_more(wh: Warehouse) -> None:
@@ -165,16 +163,68 @@ def test_memory_is_bounded_and_what_is_asked_for_more_stays(wh: Warehouse, monke
     assert _ask(wh, a)[0] == _ask(wh, b)[0] == "[{'v': 3}]"
 
 
-def test_a_copy_in_use_is_not_dropped(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(2):
+def test_a_query_reads_on_from_a_copy_that_has_left(wh: Warehouse) -> None:
+    for _ in range(3):
+        first = _ask(wh)[0]
+    _hot(wh).wait()
+    planned = wh.sql(QUERY, executor="local").plan
+    hot = _hot(wh).of(planned)
+    assert hot
+    left = weakref.ref(next(iter(_hot(wh)._copies.values())).held)
+    with _hot(wh)._lock:
+        _hot(wh)._take_out(list(_hot(wh)._copies))
+    text = wh._engine._local._text(planned, hot, sources := [])
+    held = [h for s in sources for h in s.held]
+    assert wh._engine._local._own().run(text, held).num_rows == len(wh.sql(QUERY, executor="spark").rows())
+    assert left() is not None
+    del hot, held, sources
+    assert left() is None, "nobody else holds it"
+    assert _ask(wh)[0] == first, "from the files"
+
+
+def test_only_pieces_that_are_asked_for_are_copied(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (hot_files, plan):
+        monkeypatch.setattr(module, "PIECE_ROWS", 200)
+    wh.create_table("u", "k int, v bigint", key=["k"], settings={"row_group_rows": 100})
+    wh.ingest("u", pa.table({"k": pa.array(range(1000), pa.int32()), "v": pa.array(range(1000), pa.int64())}))
+    wh.maintain()
+    for _ in range(3):
+        assert wh.sql("SELECT sum(v) AS v FROM u WHERE k BETWEEN 410 AND 420", executor="local").rows() == [
+            {"v": sum(range(410, 421))}
+        ]
+        _hot(wh).wait()
+    ((path, number),) = _hot(wh)._copies
+    assert number == 2
+    for _ in range(3):
+        result = wh.sql("SELECT count(*) AS n, sum(v) AS v FROM u WHERE k >= 150", executor="local")
+        assert result.rows() == [{"n": 850, "v": sum(range(150, 1000))}]
+        assert result.stats["rows_scanned"] == 900
+        _hot(wh).wait()
+    assert set(_hot(wh)._copies) == {(path, n) for n in range(5)}
+    held = _hot(wh).of(wh.sql("SELECT v FROM u WHERE k IN (50, 999)", executor="local").plan)
+    assert [len(h) for h in held.values()] == [2]
+
+
+def test_a_query_of_many_rows_is_not_for_memory(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_files, "_MOST_ROWS", 4)
+    for _ in range(3):
         _ask(wh)
     _hot(wh).wait()
-    plan = wh.sql(QUERY, executor="local").plan
-    monkeypatch.setattr(hot_files, "_MOST_BYTES", 1)
-    with _hot(wh).of(plan) as tables:
-        assert len(tables) == 2
-        assert _hot(wh)._make_room("another", 1) is None
-        assert len(_hot(wh)._copies) == 2
+    assert not _hot(wh)._copies
+    for _ in range(3):
+        _ask(wh, "SELECT v FROM t WHERE k = 4")
+    _hot(wh).wait()
+    assert _hot(wh)._copies
+
+
+def test_a_piece_that_takes_too_much_memory_is_read_from_its_file(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hot_files, "_MOST_PIECE_BYTES", 10)
+    for _ in range(3):
+        _ask(wh)
+        _hot(wh).wait()
+    assert not _hot(wh)._copies
 
 
 def test_a_damaged_file_is_reported_by_the_query_not_by_its_copy(wh: Warehouse, tmp_path: Path) -> None:
@@ -215,8 +265,13 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize("first", ["small", "large"])
 @pytest.mark.parametrize("model", MODELS)
-def test_deltas_after_the_first_are_merged_in_memory(model: str, tmp_path: Path, spark: SparkSession) -> None:
+def test_small_deltas_are_merged_in_memory(
+    model: str, first: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (hot_files, plan):
+        monkeypatch.setattr(module, "PIECE_ROWS", 4)
     with parquetry.connect(tmp_path / "warehouse", spark=spark) as wh:
         settings = {"compaction_width": 64, "max_query_deltas": 64}
         name = model.split(" ")[0]
@@ -233,7 +288,7 @@ def test_deltas_after_the_first_are_merged_in_memory(model: str, tmp_path: Path,
         )
 
         def add(batch: int) -> None:
-            keys = [1, 2 + batch % 3, 3, 10 + batch]
+            keys = [1, 2 + batch % 3, 3, 10 + batch, *(range(20, 30) if first == "large" and batch == 0 else ())]
             columns = {
                 "k": pa.array(keys, pa.int32()),
                 "v": pa.array([k * 10 + batch for k in keys], pa.int64()),
@@ -254,13 +309,13 @@ def test_deltas_after_the_first_are_merged_in_memory(model: str, tmp_path: Path,
                 result = wh.sql(sql, executor="local")
                 assert result.rows() == wh.sql(sql, executor="spark").rows(), (batch, sql)
             if batch >= 3:
-                with _hot(wh).of(wh.sql(asked[0], executor="local").plan) as tables:
-                    assert (len(tables), len(set(tables.values()))) == (batch + 1, 2)
-        (tail,) = (t for t, copy in _hot(wh)._tails.items() if copy.table_id == wh.catalog.state().table("t").table_id)
-        assert len(tail) == 5, "what was merged before leaves"
+                held = _hot(wh).of(wh.sql(asked[0], executor="local").plan)
+                several = 1 if first == "small" else 2
+                assert (len(held), len({h for of in held.values() for h in of})) == (batch + 1, several)
+        mine = wh.catalog.state().table("t").table_id
+        (merged,) = (m for m, copy in _hot(wh)._merged.items() if copy.table_id == mine)
+        assert len(merged) == (6 if first == "small" else 5), "what was merged before leaves"
         wh.drop_view("by_w")
         wh.drop_table("t")
         wh._engine.follower.look()
-        assert not _hot(wh)._tails
-        held = wh._engine._local._cursor(1).execute("SELECT database_name FROM duckdb_tables()").fetchall()
-        assert held == []
+        assert not _hot(wh)._merged

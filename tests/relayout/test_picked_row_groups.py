@@ -80,7 +80,7 @@ def test_where_streaming_costs_too_much_duckdb_is_told_the_rows(
 
 
 def test_a_lost_file_is_named(wh: parquetry.Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot_files, "_MOST_FILE_BYTES", 0)  # a copy in memory would answer without it
+    monkeypatch.setattr(hot_files, "_MOST_ROWS", 0)  # a copy in memory would answer without it
     (kept,) = wh.sql(HOT, executor="local").plan.tables.values()
     path = Path(wh.store.url(next(iter(kept.row_groups()))))
     path.rename(tmp_path / "away")

@@ -180,6 +180,10 @@ class Catalog:
     def unpin(self, pin: Pin) -> None:
         pins.unpin(self._db, pin)
 
+    def pin_holders(self) -> set[str]:
+        """Who reads: all that have pinned a version."""
+        return pins.holders(self._db)
+
     def oldest_pinned(self) -> int | None:
         return pins.oldest_pinned(self._db)
 

@@ -58,6 +58,13 @@ def oldest_pinned(db: Database) -> int | None:
         return _oldest(db, conn)
 
 
+def holders(db: Database) -> set[str]:
+    """Who has pinned a version."""
+    with db.read() as conn:
+        live = sa.select(sql.pins.c.holder).where(sql.pins.c.expires_at > db.now(conn))
+        return set(conn.execute(live).scalars())
+
+
 def raise_horizon(db: Database, version: int) -> None:
     """From now on no version before ``version`` can be pinned; CommitConflict if one is pinned right now.
 

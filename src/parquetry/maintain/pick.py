@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.model.delta import Delta
-from parquetry.model.freshness import next_step, queryable, ready, runs, sources_of
+from parquetry.model.freshness import candidate, next_step, queryable, ready, runs, sources_of
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
 
@@ -89,25 +89,11 @@ def pick_next(state: State, busy: Collection[int] = ()) -> Stage | None:
 
 
 def pick_advance(state: State) -> Advance | None:
-    """The QTs that the present deltas allow, when any is beyond the published one (NA-20, NA-23).
-
-    A view holds the database's QT as soon as it has caught up with it, and not before.
-    """
+    """The QTs that the present deltas allow, when any is beyond the published one (NA-20, NA-23)."""
     tables = tuple((t.table_id, t.name, queryable(state, t)) for t in state.tables.values())
-    gating = [qt for _, name, qt in tables if ready(state, state.tables[name])]
-    database = max(state.qt, _readable(state, min(gating, default=state.clock)))
+    database = candidate(state)
     moved = any(qt > state.tables[name].qt for _, name, qt in tables)
     return Advance(tables, database, state.qt) if moved or database > state.qt else None
-
-
-def _readable(state: State, t: int) -> int:
-    """The largest timestamp up to ``t`` that lies inside no delta.
-
-    One table may hold the QT back at a time over which another has compacted its hidden deltas already.
-    """
-    while across := [d.t_lo for table in state.tables.values() for d in table.deltas if d.t_lo <= t < d.t_hi]:
-        t = min(across) - 1
-    return t
 
 
 def pick_refresh(state: State, busy: Collection[int] = ()) -> Refresh | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _HELPERS_END_S = 10.0
+_READERS_WARM_S = 0.5
 _TUNE_S = 60.0  # how often delta bounds are adapted to the query load (NA-22)
 
 
@@ -49,7 +50,8 @@ class Maintainer:
         """``pinned`` gives the newest state and keeps its files from vacuum as long as what it gave lives."""
         self._catalog, self._store, self._spark, self._warm, self._pinned = catalog, store, spark, warm, pinned
         self._workload = workload
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
+        self._process = f"{socket.gethostname()}:{os.getpid()}"  # as it pins what it reads
+        self._holder = f"{self._process}:{threading.get_ident()}"
 
     def run(self) -> Iterator[Stage]:
         """Yields each stage right before it is performed, until nothing is left to do."""
@@ -122,7 +124,11 @@ class Maintainer:
         return since is None or self._catalog.now() - since >= state.profile.target_lag_s / 2
 
     def _advance(self, state: State, stage: Advance) -> None:
-        self._warm(state)  # metadata of what becomes visible is in memory before it does (NA-27)
+        # Metadata and hot data of what becomes visible are in memory before it does (NA-27): here, and elsewhere, where
+        # readers see by themselves what the QT can move to.
+        self._warm(state)
+        if stage.database > state.qt and self._catalog.pin_holders() - {self._process}:
+            time.sleep(_READERS_WARM_S)
         edit = AdvanceQT({table_id: qt for table_id, _, qt in stage.tables}, stage.database)
         with suppress(CommitConflict):  # a compaction came in between: the next round sees it
             self._catalog.commit([edit], kind="advance", detail={"qt": stage.database})

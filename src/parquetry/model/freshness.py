@@ -68,6 +68,19 @@ def queryable(state: State, table: TableState) -> int:
     return max(table.qt, min(allowed, complete_until(state, table)))
 
 
+def candidate(state: State) -> int:
+    """The database's QT that the present deltas allow: the next one, if it is beyond the published one (NA-20, NA-23).
+
+    A view holds the QT as soon as it has caught up with it, and not before.
+    """
+    gating = [queryable(state, t) for t in state.tables.values() if ready(state, t)]
+    t = min(gating, default=state.clock)
+    # One table may hold the QT back at a time over which another has compacted its hidden deltas already.
+    while across := [d.t_lo for table in state.tables.values() for d in table.deltas if d.t_lo <= t < d.t_hi]:
+        t = min(across) - 1
+    return max(state.qt, t)
+
+
 def ready(state: State, table: TableState) -> bool:
     """Whether the database's QT can be read in it. A new view fills up first, and holds the QT from then on."""
     return table.view is None or complete_until(state, table) >= state.qt

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from parquetry.catalog import Catalog
-from parquetry.errors import QueryError
+from parquetry.errors import ParquetryError, QueryError
 from parquetry.layouts.prune import PROOFS
-from parquetry.model.freshness import ready
+from parquetry.model.freshness import candidate, ready
 from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.follow import Follower
@@ -50,6 +51,7 @@ RULES = (
 """Every rule that can be switched off; answers stay the same."""
 
 
+_PACE_S = 0.002  # between plans that are made beside the queries, which share the interpreter
 _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
 
@@ -61,7 +63,7 @@ class Engine:
         self._spark = SparkExecutor(store, spark)
         self._workers = ScanWorkers(store, spark)
         self._planned = Planned()
-        self.follower = Follower(catalog.state, self._local.hot, self.snapshots.show)
+        self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
         self.log = QueryLog(catalog)
 
     def plan(
@@ -101,11 +103,11 @@ class Engine:
         """The plan as it is if it reads the deltas of its snapshot, else the same choice over these. None if there is
         so much more or less to read than when it was chosen that another choice may be better."""
         snapshot = plan.snapshot
-        deltas = {n: snapshot.deltas(snapshot.state.table(n)) for n in plan.tables}
-        if all(deltas[n] == t.deltas for n, t in plan.tables.items()):
+        if plan.reads(snapshot):
             return plan
+        states = {n: snapshot.state.table(n) for n in plan.tables}
         tables = {
-            n: TablePlan(snapshot.state.table(n), deltas[n], t.refs, stored=t.stored) for n, t in plan.tables.items()
+            n: TablePlan(states[n], snapshot.deltas(states[n]), t.refs, stored=t.stored) for n, t in plan.tables.items()
         }
         chosen = tuple(d for d in plan.decisions if d.rule in (BIND, views.NAME))
         again = executor.choose_executor(self._priced(replace(plan, tables=tables, decisions=chosen, read={})))
@@ -146,9 +148,25 @@ class Engine:
         return Result(plan, self._run, self._spark_frame)
 
     def warm(self, state: State) -> None:
-        """Reads the indexes of all present deltas into memory (NA-27)."""
+        """Reads the indexes of all present deltas into memory, and whatever else readers here will need (NA-27)."""
         for t in state.tables.values():
             open_snapshot(self._store, t.deltas, t.schema)
+        with suppress(ParquetryError):  # a query will tell
+            self.follower.look()
+
+    def _get_ready(self, state: State) -> None:
+        """Gets ready for readers of ``state``, at the QT that it will show next: what they often ask for is in memory,
+        planned and prepared."""
+        coming = replace(state, qt=candidate(state))
+        self._local.hot.warm(coming)
+        waiting = self._planned.waiting(Snapshot(coming))
+        statements = self._local.statements() if waiting else None
+        for asked, before in waiting:
+            plan = self._again(before)
+            if plan is not None and statements is not None:
+                self._local.prepare(plan, statements)
+                self._planned.keep_for_later(asked, plan)
+            time.sleep(_PACE_S)
 
     def close(self) -> None:
         self.log.close()

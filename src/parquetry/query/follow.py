@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from parquetry.errors import ParquetryError
 from parquetry.model.state import State
 
 _LOOK_S = 0.05
-
-
-class Kept(Protocol):
-    """What is kept in memory of the warehouse."""
-
-    def warm(self, state: State) -> None:
-        """Adds what a reader of ``state`` needs."""
-
-    def forget(self, state: State) -> None:
-        """Leaves out what no reader of ``state`` needs."""
+_SWITCH_S = 0.0003
 
 
 class Follower:
-    """Looks for a newer version while there are queries; gets memory ready for it, then shows it to readers.
+    """Looks for a newer version while there are queries; gets ready for it, then shows it to readers.
 
-    They see a moved QT at once, and need nobody for that. Compaction they see from here.
+    They see a moved QT at once, and need nobody for that; but it moves some time after the version that allows it,
+    which is seen from here. Compaction they see from here, too. ``get_ready`` adds what readers of a version need,
+    ``forget`` leaves out what they do not.
     """
 
-    def __init__(self, newest: Callable[[], State], kept: Kept, show: Callable[[State], None]) -> None:
-        self._newest, self._kept, self._show = newest, kept, show
+    def __init__(
+        self,
+        newest: Callable[[], State],
+        get_ready: Callable[[State], None],
+        show: Callable[[State], None],
+        forget: Callable[[State], None],
+    ) -> None:
+        self._newest, self._get_ready, self._show, self._forget = newest, get_ready, show, forget
         self._asked = threading.Event()
         self._closed = threading.Event()
         self._looking = threading.Lock()
@@ -53,12 +52,12 @@ class Follower:
 
     def look(self) -> None:
         """Looks once, and is ready for what there is when it returns."""
-        with self._looking:
+        with self._looking, _yielding():
             state = self._newest()
             if state.version > self._seen and not self._closed.is_set():
-                self._kept.warm(state)
+                self._get_ready(state)
                 self._show(state)
-                self._kept.forget(state)
+                self._forget(state)
                 self._seen = state.version
 
     def _follow(self) -> None:
@@ -67,3 +66,14 @@ class Follower:
             self._asked.clear()
             with suppress(ParquetryError):  # a query will tell
                 self.look()
+
+
+@contextmanager
+def _yielding() -> Iterator[None]:
+    """Whoever waits for the interpreter gets it soon: else a query waits up to 5 ms, several times."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, _SWITCH_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -1,9 +1,13 @@
-"""Small files that are asked for again and again, as tables in DuckDB's memory (NA-27, hot data).
+"""Rows that are asked for again and again, held in DuckDB's memory (NA-27, hot data).
 
-To open a small Parquet file takes longer than to scan its rows. Data files never change, so a copy is never stale; it
-is made beside the queries, which read the file until the copy is there. New files of a table that is in memory are
-copied as soon as they are seen: mostly before the QT reaches them. Deltas after the first are merged in memory,
-too, if each has one file: a query reads two tables then, however many deltas wait for compaction.
+To open a Parquet file takes longer than to scan a few thousand rows. Files are copied in pieces of a few row groups:
+those that queries read. Data files never change, so a copy is never stale; it is made beside the queries, which read
+the file until the copy is there. New files of a table that is in memory are copied as soon as they are seen: mostly
+before the QT reaches them. Small deltas are merged in memory, too. So a query reads one copy of a small table and few
+of a larger one, however many deltas wait for compaction.
+
+A copy is a materialized relation, not a table: DuckDB plans a statement that reads a table anew each time that it is
+executed, prepared or not, for the table may have changed.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -22,84 +27,96 @@ import pyarrow as pa
 from parquetry.errors import StorageError
 from parquetry.model.delta import Delta, cover
 from parquetry.model.state import State, TableState
-from parquetry.query.plan import Plan
+from parquetry.query.plan import PIECE_ROWS, Piece, Plan, TablePlan
+from parquetry.query.prepared import Held, run
 from parquetry.storage.merge import ORDER, merge_sql, quote
-from parquetry.storage.row_groups import footer_of
+from parquetry.storage.row_groups import footer_of, read_row_groups
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
-_MOST_FILE_BYTES = 4 << 20
+_MOST_ROWS = 1 << 19  # that a query reads; several threads are sooner done with more
+_MOST_PIECE_BYTES = 32 << 20  # of memory
 _MOST_BYTES = 256 << 20  # of memory, for all copies
 _VALUE_BYTES = 12  # of a value in memory, besides what it refers to
-_LEAST_ASKED = 2  # so often a file is read before it is copied
+_LEAST_ASKED = 2  # so often a piece is read before it is copied
 _MOST_COUNTED = 4096
-_TABLE = "rows"
 
 
 @dataclass
 class _Copy:
-    name: str
+    held: Held
     table_id: int
     weight: int
-    users: int = 0
 
 
 class HotFiles:
-    """Copies of small files; the least recently used leave first, but not while a query reads them."""
+    """Copies of pieces of files; the least recently used leave first. A query that has one reads on.
+
+    ``cursor`` makes a new one."""
 
     def __init__(self, store: Store, cursor: Callable[[], Any]) -> None:
         self._store, self._cursor = store, cursor
         self._lock = threading.Lock()
-        self._copies: OrderedDict[str, _Copy] = OrderedDict()
-        self._tails: dict[tuple[str, ...], _Copy] = {}  # of the files of all deltas but the first, merged
-        self._asked: Counter[str] = Counter()
+        self._copies: OrderedDict[Piece, _Copy] = OrderedDict()
+        self._merged: dict[tuple[str, ...], _Copy] = {}  # of the files of several deltas
+        self._warmed: dict[int, Any] = {}  # what was there of each table
+        self._merging: set[tuple[str, ...]] = set()
+        self._asked: Counter[Piece] = Counter()
         self._numbers = itertools.count(1)
         self._copier = ThreadPoolExecutor(1, thread_name_prefix="hot-files")
         self._last: Future[None] | None = None
 
-    @contextmanager
-    def of(self, plan: Plan) -> Iterator[Mapping[str, str]]:
-        """The tables that hold the plan's files, by path; none of them unless all are there."""
-        files = [(d.table_id, f) for t in plan.tables.values() for d in t.deltas for f in d.files if f.path in t.files]
-        if not files or any(f.bytes > _MOST_FILE_BYTES for _, f in files):
-            yield {}
-            return
-        used = self._take({f.path: table_id for table_id, f in files}, [_tail(t.deltas) for t in plan.tables.values()])
-        try:
-            yield {path: f"{copy.name}.{_TABLE}" for path, copy in used.items()}
-        finally:
-            with self._lock:
-                for copy in used.values():
-                    copy.users -= 1
+    def of(self, plan: Plan, *, asked: bool = True) -> dict[str, list[Held]]:
+        """What holds the plan's rows, by the paths of their files; nothing unless all are there. ``asked``: someone
+        asked for them, and what is not there will be copied if that happens again."""
+        if not 0 < plan.rows <= _MOST_ROWS:
+            return {}
+        tables = plan.tables.values()
+        pieces = {piece: t.state.table_id for t in tables for piece in t.pieces}
+        several = {_mergeable(t.deltas): t for t in tables}
+        with self._lock:
+            if asked:
+                self._note(pieces, several)
+            return self._found(pieces, several)
 
     def warm(self, state: State) -> None:
         """Tables in memory stay in memory: their new files are copied, and merged."""
         tables = {t.table_id: t for t in state.tables.values()}
-        for table_id, paths in self._by_table().items():
-            files = _files(tables.get(table_id))
-            missing = [p for p, size in files.items() if size <= _MOST_FILE_BYTES and p not in paths]
-            if paths and files and len(missing) <= len(paths):  # else little of the table was in memory
-                with self._lock:
-                    asked = max(self._asked[path] for path in paths)
-                    self._asked.update({path: max(0, asked - self._asked[path]) for path in missing})
-                for path in missing:
-                    self._copy(path, table_id)
-                self._merge(tables[table_id])
-                with suppress(StorageError, pa.ArrowException, OSError):  # a query will tell
-                    open_snapshot(self._store, tables[table_id].deltas, tables[table_id].schema).prepare()
+        for table_id, held in self._by_table().items():
+            table = tables.get(table_id)
+            if table is not None and held:
+                deltas = cover(table.deltas, state.qt)
+                seen = tuple(d.delta_id for d in table.deltas), len(deltas)
+                if self._warmed.get(table_id) != seen:
+                    self._warmed[table_id] = seen
+                    with suppress(StorageError, pa.ArrowException, OSError):  # a query will tell
+                        self._warm_table(table, deltas, held)
+
+    def _warm_table(self, table: TableState, deltas: Sequence[Delta], held: Collection[Piece]) -> None:
+        known = {path for path, _ in held}
+        new = [piece for path in _files(table) if path not in known for piece in self._pieces(path)]
+        if len(new) > len(held):
+            return  # little of the table was in memory
+        with self._lock:
+            asked = max(self._asked[piece] for piece in held)
+            self._asked.update({piece: max(0, asked - self._asked[piece]) for piece in new})
+        for piece in new:
+            self._copy(piece, table.table_id)
+        self._merge(table, deltas)
+        open_snapshot(self._store, table.deltas, table.schema).prepare()
 
     def forget(self, state: State) -> None:
         """Copies of files that are gone leave, and what was merged of them, or of fewer than readers have by now."""
         tables = {t.table_id: t for t in state.tables.values()}
-        for table_id, paths in self._by_table().items():
-            files = _files(tables.get(table_id))
-            least = len(cover(tables[table_id].deltas, state.qt)) - 1 if files else 0
+        for table_id, held in self._by_table().items():
+            table = tables.get(table_id)
+            files = set() if table is None else _files(table)
+            least = 0 if table is None else len(_mergeable(cover(table.deltas, state.qt)))
             with self._lock:
-                gone = [p for p in paths if p not in files and p in self._copies and self._copies[p].users == 0]
-                mine = [t for t, copy in self._tails.items() if copy.table_id == table_id and copy.users == 0]
-                old = [t for t in mine if len(t) < least or not files.keys() >= set(t)]
-                leaving = self._take_out(gone) + [self._tails.pop(tail).name for tail in old if tail in self._tails]
-            self._drop(leaving)
+                self._take_out([p for p in held if p[0] not in files and p in self._copies])
+                for merged in [m for m, copy in self._merged.items() if copy.table_id == table_id]:
+                    if len(merged) < least or not files >= set(merged):
+                        del self._merged[merged]
 
     def wait(self) -> None:
         """Returns when all copies that were asked for are made."""
@@ -109,134 +126,136 @@ class HotFiles:
 
     def close(self) -> None:
         self._copier.shutdown(cancel_futures=True)
-
-    def _take(self, paths: Mapping[str, int], tails: Iterable[tuple[str, ...]]) -> dict[str, _Copy]:
-        """The copies of files, given with their tables; none of them unless all are there. Of files whose rows are
-        merged in one table, that one."""
         with self._lock:
-            if len(self._asked) > _MOST_COUNTED:
-                self._asked.clear()
-            self._asked.update(list(paths))
-            missing = [path for path in paths if path not in self._copies]
-            for path in missing:
-                # Asked for the second, fourth, eighth... time: one for which there was no room may have it later.
-                if self._asked[path] >= _LEAST_ASKED and self._asked[path].bit_count() == 1:
-                    self._last = self._copier.submit(self._copy, path, paths[path])
-            if missing:
+            self._copies.clear()
+            self._merged.clear()
+
+    def _note(self, pieces: Mapping[Piece, int], several: Mapping[tuple[str, ...], TablePlan]) -> None:
+        """Counts that these pieces of tables were asked for; copies and merges what is worth it by now."""
+        if len(self._asked) > _MOST_COUNTED:
+            self._asked.clear()
+        self._asked.update(list(pieces))
+        for piece, table_id in pieces.items():
+            if piece in self._copies:
+                self._copies.move_to_end(piece)
+            # Asked for the second, fourth, eighth... time: one for which there was no room may have it later.
+            elif self._asked[piece] >= _LEAST_ASKED and self._asked[piece].bit_count() == 1:
+                self._last = self._copier.submit(self._copy, piece, table_id)
+        for files in several.keys() - self._merged.keys() - self._merging:
+            if files and all((path, 0) in self._copies for path in files):
+                self._merging.add(files)
+                self._last = self._copier.submit(self._merge, several[files].state, several[files].deltas)
+
+    def _found(self, pieces: Iterable[Piece], several: Iterable[tuple[str, ...]]) -> dict[str, list[Held]]:
+        """Of files whose rows are merged in one copy, that one."""
+        merged = {path: self._merged[files].held for files in several if files in self._merged for path in files}
+        found: dict[str, list[Held]] = {}
+        for piece in pieces:
+            path, _ = piece
+            if piece not in self._copies:
                 return {}
-            for path in paths:
-                self._copies.move_to_end(path)
-            found = {path: self._copies[path] for path in paths}
-            merged = {path: self._tails[tail] for tail in tails if tail in self._tails for path in tail}
-            found.update({path: merged[path] for path in paths if path in merged})
-            for copy in found.values():
-                copy.users += 1
-            return found
-
-    def _merge(self, table: TableState) -> None:
-        """Merges the newest deltas of a table, if they are in memory, with what was merged of them before."""
-        import duckdb
-
-        tail = _tail(table.deltas)
-        schema = table.schemas[table.deltas[-1].schema_id] if tail else table.schema
-        with self._lock:
-            if not tail or tail in self._tails or any(path not in self._copies for path in tail):
-                return
-            before = max((t for t in self._tails if t == tail[: len(t)]), key=len, default=())
-            parts = [*([self._tails[before]] if before else []), *(self._copies[path] for path in tail[len(before) :])]
-            for part in parts:
-                part.users += 1
-        try:
-            columns = ", ".join(quote(n) for n in schema.names)
-            selects = [f"SELECT {columns}, {i} AS {ORDER} FROM {p.name}.{_TABLE}" for i, p in enumerate(parts)]
-            rows = f"({' UNION ALL '.join(selects)})"
-            name = self._load(merge_sql(schema, rows) if schema.keyed else f"SELECT {columns} FROM {rows}")
-        except duckdb.Error:
-            return  # the files themselves are there
-        finally:
-            with self._lock:
-                for part in parts:
-                    part.users -= 1
-        with self._lock:
-            self._tails[tail] = _Copy(name, table.table_id, sum(p.weight for p in parts))
-
-    def _by_table(self) -> dict[int, list[str]]:
-        """The files in memory of each table."""
-        found: dict[int, list[str]] = {}
-        with self._lock:
-            for copy in self._tails.values():
-                found.setdefault(copy.table_id, [])
-            for path, copy in self._copies.items():
-                found.setdefault(copy.table_id, []).append(path)
+            if path in merged:
+                found[path] = [merged[path]]
+            else:
+                found.setdefault(path, []).append(self._copies[piece].held)
         return found
 
-    def _copy(self, path: str, table_id: int) -> None:
+    def _merge(self, table: TableState, deltas: Sequence[Delta]) -> None:
+        """Merges deltas of a table, if they are in memory, with what was merged of them before."""
         import duckdb
 
-        try:
-            footer = footer_of(self._store, path)
-            encoded = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
-            weight = _VALUE_BYTES * footer.num_rows * footer.num_columns + 4 * encoded
-            with self._lock:
-                leaving = None if path in self._copies else self._make_room(path, weight)
-            if leaving is None:
+        files = _mergeable(deltas)
+        schema = table.schemas[deltas[-1].schema_id] if files else table.schema
+        with self._lock:
+            self._merging.discard(files)
+            if not files or files in self._merged or any((path, 0) not in self._copies for path in files):
                 return
-            self._drop(leaving)
-            url = self._store.url(path).replace("'", "''")
-            name = self._load(f"SELECT * FROM read_parquet(['{url}'], hive_partitioning = false)")
+            before = max((m for m in self._merged if m == files[: len(m)]), key=len, default=())
+            rest = [self._copies[path, 0] for path in files[len(before) :]]
+            parts = [self._merged[before], *rest] if before else rest
+        try:
+            columns = ", ".join(quote(n) for n in schema.names)
+            selects = [f"SELECT {columns}, {i} AS {ORDER} FROM {p.held.name}" for i, p in enumerate(parts)]
+            rows = f"({' UNION ALL '.join(selects)})"
+            text = merge_sql(schema, rows) if schema.keyed else f"SELECT {columns} FROM {rows}"
+            held = self._hold(text, [p.held for p in parts])
+        except duckdb.Error:
+            return  # the files themselves are there
+        with self._lock:
+            self._merged[files] = _Copy(held, table.table_id, sum(p.weight for p in parts))
+
+    def _by_table(self) -> dict[int, list[Piece]]:
+        """The pieces in memory of each table."""
+        found: dict[int, list[Piece]] = {}
+        with self._lock:
+            for copy in self._merged.values():
+                found.setdefault(copy.table_id, [])
+            for piece, copy in self._copies.items():
+                found.setdefault(copy.table_id, []).append(piece)
+        return found
+
+    def _pieces(self, path: str) -> dict[Piece, list[int]]:
+        """The pieces of a file, with their row groups."""
+        footer, first = footer_of(self._store, path), 0
+        found: dict[Piece, list[int]] = {}
+        for g in range(footer.num_row_groups):
+            found.setdefault((path, first // PIECE_ROWS), []).append(g)
+            first += footer.row_group(g).num_rows
+        return found
+
+    def _copy(self, piece: Piece, table_id: int) -> None:
+        import duckdb
+
+        path, _ = piece
+        try:
+            footer, groups = footer_of(self._store, path), self._pieces(path)[piece]
+            names = footer.schema.to_arrow_schema().names
+            parts = [footer.row_group(g) for g in groups]
+            values = sum(part.num_rows for part in parts) * len(names)
+            weight = _VALUE_BYTES * values + 4 * sum(part.total_byte_size for part in parts)
+            with self._lock:
+                if weight > _MOST_PIECE_BYTES or piece in self._copies or not self._make_room(piece, weight):
+                    return
+            held = self._hold("SELECT * FROM rows", rows=read_row_groups(self._store, path, groups, names)[0])
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
         with self._lock:
-            twice = path in self._copies
-            if not twice:
-                self._copies[path] = _Copy(name, table_id, weight)
-        if twice:
-            self._drop([name])
+            self._copies.setdefault(piece, _Copy(held, table_id, weight))
 
-    def _load(self, rows: str) -> str:
-        """A table with these rows, in a database of its own: only so DuckDB compresses it in memory, and scans
-        strings a third faster; and prepared statements stay as they are when other tables come and go."""
-        cursor = self._cursor()
-        name = f"__hot_{next(self._numbers)}"
-        cursor.execute(f"ATTACH ':memory:' AS {name} (COMPRESS)")
-        try:
-            cursor.execute(f"CREATE TABLE {name}.{_TABLE} AS {rows}")
-            cursor.execute(f"CHECKPOINT {name}")
-        except BaseException:
-            self._drop([name])
-            raise
-        return name
+    def _hold(self, text: str, reading: Iterable[Held] = (), **named: pa.Table) -> Held:
+        """The rows of a query, on a cursor of their own: whoever names them needs it for a moment."""
+        relation = run(self._cursor(), "sql", text, reading, **named)
+        return Held(f"__hot_{next(self._numbers)}", relation.materialize())
 
-    def _make_room(self, path: str, weight: int) -> list[str] | None:
-        """Takes out copies that are asked for less, the least recently used first: their names, or nothing if
-        there would not be room even so."""
-        free = _MOST_BYTES - sum(c.weight for c in (*self._copies.values(), *self._tails.values()))
+    def _make_room(self, piece: Piece, weight: int) -> bool:
+        """Takes out copies that are asked for less, the least recently used first, if that makes room."""
+        free = _MOST_BYTES - sum(c.weight for c in (*self._copies.values(), *self._merged.values()))
         leaving = []
         for old, copy in self._copies.items():
             if free >= weight:
                 break
-            if copy.users == 0 and self._asked[old] < self._asked[path]:
+            if self._asked[old] < self._asked[piece]:
                 leaving.append(old)
                 free += copy.weight
-        return self._take_out(leaving) if free >= weight else None
+        if free >= weight:
+            self._take_out(leaving)
+        return free >= weight
 
-    def _take_out(self, paths: Collection[str]) -> list[str]:
-        """Takes out copies, and what was merged of them: their names."""
-        merged = [t for t, copy in self._tails.items() if copy.users == 0 and not set(t).isdisjoint(paths)]
-        return [self._copies.pop(path).name for path in paths] + [self._tails.pop(tail).name for tail in merged]
-
-    def _drop(self, names: Iterable[str]) -> None:
-        for name in names:  # not under the lock: queries would wait
-            self._cursor().execute(f"DETACH {name}")
-
-
-def _tail(deltas: Sequence[Delta]) -> tuple[str, ...]:
-    """The files of all deltas but the first, where there are several with one file each, of the same columns."""
-    rest = deltas[1:]
-    alike = len({d.schema_id for d in rest}) == 1 and all(len(d.files) == 1 and not d.files[0].extra for d in rest)
-    return tuple(d.files[0].path for d in rest) if len(rest) > 1 and alike else ()
+    def _take_out(self, pieces: Collection[Piece]) -> None:
+        """Takes out copies, and what was merged of them."""
+        for piece in pieces:
+            del self._copies[piece]
+        paths = {path for path, _ in pieces}
+        for merged in [m for m in self._merged if not paths.isdisjoint(m)]:
+            del self._merged[merged]
 
 
-def _files(table: TableState | None) -> dict[str, int]:
-    """The table's files and their bytes; none if it is gone."""
-    return {} if table is None else {f.path: f.bytes for d in table.deltas for f in d.files}
+def _mergeable(deltas: Sequence[Delta]) -> tuple[str, ...]:
+    """The files of the newest deltas, if several are small and of the same columns."""
+    small = list(takewhile(lambda d: d.rows <= PIECE_ROWS and d.schema_id == deltas[-1].schema_id, reversed(deltas)))
+    files = [f for d in reversed(small) for f in d.files]
+    return tuple(f.path for f in files) if len(small) > 1 and not any(f.extra for f in files) else ()
+
+
+def _files(table: TableState) -> set[str]:
+    return {f.path for d in table.deltas for f in d.files}

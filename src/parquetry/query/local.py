@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +18,15 @@ from parquetry.query.local_plan import LocalPlan
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.local_source import Source, measured, source_of
 from parquetry.query.plan import Plan, TablePlan
-from parquetry.query.prepared import Prepared
+from parquetry.query.prepared import Held, Prepared, run
 from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
 from parquetry.views.project import visible_columns, visible_rows
 
 PUSH_KEY_FILTER = "push_key_filter"
 _MANY_ROWS = 100_000  # of a result
+_MOST_READY = 8  # sets of statements that were prepared for later
 _CORES = os.cpu_count() or 1
-_EXECUTE = compile("cursor.execute(text)", __name__, "eval")
 
 # See LocalExecutor._execute: the rows that are copied are few.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
@@ -43,31 +44,54 @@ class LocalExecutor:
         self._lock = threading.Lock()
         self._connections: dict[int, Any] = {}
         self._per_thread = threading.local()
-        self.hot = HotFiles(store, lambda: self._cursor(1))
+        self._ready: list[Prepared] = []
+        self.hot = HotFiles(store, lambda: self._connect(1).cursor())
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what was really read: bytes and row groups."""
         import duckdb
 
         assert isinstance(plan.bound.local, LocalPlan)
-        with self.hot.of(plan) as hot:
-            sources: list[Source] = []
-
-            def scan(t: TablePlan, columns: Sequence[str]) -> str:
-                pick = PICK_ROW_GROUPS not in plan.off
-                sources.append(source_of(t, columns, self._store, pick=pick, hot=hot))
-                return sources[-1].sql
-
-            try:
-                table = self._execute(local_statement(plan, scan), sources, plan)
-            except (duckdb.Error, pa.ArrowException, OSError) as e:
-                first = str(e).splitlines()[0]
-                failed = any(s.error for s in sources)
-                if not isinstance(e, duckdb.Error) or isinstance(e, duckdb.IOException) or failed:
-                    unreadable = f"cannot read a data file: {first}; run 'parquetry verify' to see what is affected"
-                    raise find_damage(plan, self._store) or StorageError(unreadable) from e
-                raise find_damage(plan, self._store) or QueryError(f"the query failed: {first}") from e
+        sources: list[Source] = []
+        try:
+            text = self._text(plan, self.hot.of(plan), sources)
+            table = self._execute(text, sources, plan)
+        except (duckdb.Error, pa.ArrowException, OSError) as e:
+            first = str(e).splitlines()[0]
+            failed = any(s.error for s in sources)
+            if not isinstance(e, duckdb.Error) or isinstance(e, duckdb.IOException) or failed:
+                unreadable = f"cannot read a data file: {first}; run 'parquetry verify' to see what is affected"
+                raise find_damage(plan, self._store) or StorageError(unreadable) from e
+            raise find_damage(plan, self._store) or QueryError(f"the query failed: {first}") from e
         return table.cast(plan.bound.local.schema), plan.read
+
+    def statements(self) -> Prepared:
+        """For statements that are prepared now and run later, by any thread."""
+        made = Prepared(self._connect(1).cursor())
+        self._ready = [*[r for r in self._ready if r.alive()][-_MOST_READY:], made]
+        return made
+
+    def prepare(self, plan: Plan, statements: Prepared) -> None:
+        """Does all of a run but to execute it, if its rows are in memory."""
+        import duckdb
+
+        sources: list[Source] = []
+        hot = self.hot.of(plan, asked=False)
+        if hot:
+            text = self._text(plan, hot, sources)
+            with suppress(duckdb.Error), statements.lock:  # a query will tell what is wrong
+                statements.get(text, [h for s in sources for h in s.held])
+                plan.read.update(measured(None, sources, self._store))
+
+    def _text(self, plan: Plan, hot: Mapping[str, list[Held]], sources: list[Source]) -> str:
+        """The statement; what it reads is added to ``sources``."""
+
+        def scan(t: TablePlan, columns: Sequence[str]) -> Source:
+            pick = PICK_ROW_GROUPS not in plan.off
+            sources.append(source_of(t, columns, self._store, pick=pick, hot=hot))
+            return sources[-1]
+
+        return local_statement(plan, scan)
 
     def _execute(self, text: str, sources: Sequence[Source], plan: Plan) -> pa.Table:
         """Runs the statement. ``plan.read`` is filled with what it read, unless an earlier run of the plan did.
@@ -75,25 +99,37 @@ class LocalExecutor:
         DuckDB binds a relation's text twice and tells what it read. Executed at once it is bound once, but its rows are
         copied once more and no figures are left: that is for few rows whose figures are known.
         """
-        read = plan.read
+        read, held = plan.read, [h for s in sources for h in s.held]
         at_once = all(s.counted for s in sources) or read.get("rows_out", _MANY_ROWS) < _MANY_ROWS
         threads = 1 if sources and all(s.small for s in sources) else _CORES
         cursor = self._cursor(threads, profiled=not at_once)
-        streams = {name: stream for s in sources for name, stream in s.streams.items()}
-        if not at_once:
-            made = cursor.sql(text)
-        elif streams:
-            # DuckDB finds Arrow data by the name of a variable around the call; to register it takes 0.8 ms.
-            made = eval(_EXECUTE, {"cursor": cursor, "text": text, **streams})
+        table: pa.Table
+        if held and plan.uses.times > 1:
+            table = self._from_memory(text, held)
+        elif at_once:
+            streams = {name: stream for s in sources for name, stream in s.streams.items()}
+            table = run(cursor, "execute", text, held, **streams).to_arrow_table()
         else:
-            made = cursor.execute(self._prepared(threads).get(text, asked=plan.uses.times))
-        table: pa.Table = made.to_arrow_table()
+            table = cursor.sql(text).to_arrow_table()
         if not read:
             read.update(measured(cursor, sources, self._store), rows_out=table.num_rows)
         return table
 
+    def _from_memory(self, text: str, held: Sequence[Held]) -> pa.Table:
+        """Runs a statement that is prepared already, or prepares it on this thread's own cursor."""
+        own = self._own()
+        if text not in own:
+            for ready in self._ready:
+                if text in ready and ready.lock.acquire(blocking=False):
+                    try:
+                        return ready.run(text, held)
+                    finally:
+                        ready.lock.release()
+        return own.run(text, held)
+
     def close(self) -> None:
         self.hot.close()
+        self._ready = []
         with self._lock:
             for connection in self._connections.values():
                 connection.close()
@@ -108,11 +144,11 @@ class LocalExecutor:
                 cursor.execute("SET enable_profiling = 'no_output'")
         return cursors[threads, profiled]
 
-    def _prepared(self, threads: int) -> Prepared:
-        kept: dict[int, Prepared] = self._per_thread.__dict__.setdefault("prepared", {})
-        if threads not in kept:
-            kept[threads] = Prepared(self._cursor(threads))
-        return kept[threads]
+    def _own(self) -> Prepared:
+        if not hasattr(self._per_thread, "prepared"):
+            self._per_thread.prepared = Prepared(self._cursor(1))
+        own: Prepared = self._per_thread.prepared
+        return own
 
     def _connect(self, threads: int) -> Any:
         import duckdb
@@ -137,10 +173,10 @@ def columns_read(t: TablePlan, named: Iterable[str]) -> list[str]:
     return [n for n in schema.names if n in columns] or [schema.key[0]]
 
 
-def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], str]) -> str:
+def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], Source]) -> str:
     """The DuckDB text of the plan: the user's query over the stored rows, equal keys merged where needed.
 
-    ``scan`` gives a relation with these stored columns of a table.
+    ``scan`` gives these stored columns of a table.
     """
     local = plan.bound.local
     assert isinstance(local, LocalPlan)
@@ -157,12 +193,13 @@ def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], str])
 
 
 def _rows(
-    t: TablePlan, named: Sequence[str], scan: Callable[[TablePlan, Sequence[str]], str], filtered: str | None
+    t: TablePlan, named: Sequence[str], scan: Callable[[TablePlan, Sequence[str]], Source], filtered: str | None
 ) -> str:
     """The rows of a table as a query sees them; ``filtered`` is a condition on the key."""
     columns = columns_read(t, named)
-    rows = scan(t, columns)
-    if t.merge:
+    source = scan(t, columns)
+    rows = source.sql
+    if not source.merged:
         rows = f"(SELECT * FROM ({rows}) WHERE {filtered})" if filtered else f"({rows})"
         rows = merge_sql(t.state.schema, rows, columns=columns)
     return visible_sql(t, rows, named) if t.state.view is not None else rows

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from parquetry.model.distinct import SKETCH_TYPE
 from parquetry.query.plan import TablePlan
+from parquetry.query.prepared import Held
 from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups, row_group_sizes
 from parquetry.storage.store import Store
@@ -42,7 +43,8 @@ class Source:
     sql: str
     table: TablePlan
     columns: Sequence[str]
-    hot: bool  # it names tables in memory that hold the files
+    held: list[Held] = field(default_factory=list)  # it names these, which hold all the rows
+    merged: bool = False  # or there is nothing to merge
     streams: dict[str, pa.RecordBatchReader | pa.Table] = field(default_factory=dict)
     bytes: int = 0
     rows: int = 0
@@ -52,18 +54,18 @@ class Source:
     @property
     def counted(self) -> bool:
         """Whether what it reads is counted here: DuckDB need not be asked."""
-        return self.hot or bool(self.streams)
+        return bool(self.held or self.streams)
 
     @property
     def small(self) -> bool:
         """Whether one thread is as soon done with it as several."""
-        return self.hot or bool(self.streams) and self.table.rows * len(self.columns) <= _FEW_VALUES
+        return bool(self.held) or bool(self.streams) and self.table.rows * len(self.columns) <= _FEW_VALUES
 
 
 def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, int]:
     """What was really read: picked row groups as counted here, whole files as DuckDB counted them."""
     for s in sources:
-        if s.hot:
+        if s.held:
             _count_kept(s, store)
     whole = [s.table for s in sources if not s.counted]
     size, rows, groups = (sum(getattr(s, n) for s in sources) for n in ("bytes", "rows", "groups"))
@@ -77,28 +79,28 @@ def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, 
     return {"bytes_read": size, "rows_scanned": rows, "blocks_read": groups, "files_read": files}
 
 
-def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, str]) -> Source:
-    """The stored rows of ``t``, unmerged, in the columns ``names``; with the delta's place in time if ``t`` merges.
+def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, list[Held]]) -> Source:
+    """The stored rows of ``t`` in the columns ``names``, unmerged unless they lie in memory so; with the delta's place
+    in time if they have to be merged.
 
-    ``pick`` allows row groups to be picked; ``hot`` are tables in memory that hold all its files. A column that a delta
-    is too old to have is null there.
+    ``pick`` allows row groups to be picked; ``hot`` holds all its rows in memory, by path. A column that a delta is too
+    old to have is null there.
     """
     pick = pick and not hot
     groups = t.row_groups() if pick and _picking_pays(t, names) else {}
     numbered = t.row_ranges() if pick and not groups and _numbering_pays(t, len(names)) else {}
-    source = Source("", t, names, hot=bool(hot))
+    files = [(place, d, f.path) for place, d in enumerate(t.deltas) for f in d.files if f.path in t.files]
+    # What holds several files is read once, as if it were the last of them.
+    held = {h: (place, d) for place, d, path in files for h in (hot[path] if hot else ())}
+    source = Source("", t, names, list(held), merged=not t.merge or len(held) == 1)
     scans: dict[tuple[int, int], list[str]] = {}
-    last = {hot[f.path]: f.path for d in t.deltas for f in d.files if f.path in t.files} if hot else {}
-    for place, d in enumerate(t.deltas):
-        for f in d.files:
-            # A table in memory may hold several files; it is read once, as if it were the last of them.
-            if f.path in t.files and (not hot or last[hot[f.path]] == f.path):
-                scans.setdefault((place if t.merge else 0, d.schema_id), []).append(f.path)
+    for place, d, read in [(*at, h.name) for h, at in held.items()] if hot else files:
+        scans.setdefault((0 if source.merged else place, d.schema_id), []).append(read)
     selects: list[str] = []
     for (place, schema_id), paths in scans.items():
         had = set(t.state.schemas[schema_id].names)
         columns = [quote(n) if n in had else f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names]
-        ordered = [f"{place} AS {ORDER}"] if t.merge else []
+        ordered = [] if source.merged else [f"{place} AS {ORDER}"]
         if groups:
             name = f"__picked_{t.state.table_id}_{len(selects)}"
             stored = [n for n in names if n in had] or [t.state.schema.key[0]]
@@ -106,7 +108,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, h
             source.streams[name] = picked(source, store, {p: groups[p] for p in paths}, stored)
             relations = [name]
         elif hot:
-            relations = [hot[p] for p in paths]
+            relations = paths
         elif numbered:
             relations = [_numbered(store.url(p), numbered[p]) for p in paths]
         else:

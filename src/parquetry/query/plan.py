@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from parquetry.storage.snapshot_index import SnapshotIndex
 
 if TYPE_CHECKING:
     from parquetry.query.scan_workers import ScanPlan
+
+
+PIECE_ROWS = 1 << 15
+Piece = tuple[str, int]
+"""A file's path, and a number: of its row groups, those that start within so many times ``PIECE_ROWS``."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,19 @@ class TablePlan:
         parts = np.split(ordinals[order], starts[1:])
         return {self.index.paths[f]: part.tolist() for f, part in zip(files.tolist(), parts, strict=True)}
 
+    @cached_property
+    def delta_ids(self) -> tuple[str, ...]:
+        return tuple(d.delta_id for d in self.deltas)
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces of files that the kept row groups lie in."""
+        if self.index is None or self.keep is None:
+            return ()
+        paths, numbers = self.index.path_of[self.keep], self.index.first_row[self.keep] // PIECE_ROWS
+        found = dict.fromkeys(zip(paths.tolist(), numbers.tolist(), strict=True))
+        return tuple((self.index.paths[path], number) for path, number in found)
+
     def row_ranges(self) -> dict[str, list[tuple[int, int]]]:
         """The kept rows of each file as ranges of their numbers, the last one included; neighbours are joined."""
         if self.index is None or self.keep is None:
@@ -100,6 +119,10 @@ class Uses:
 
     times: int = 0
 
+    @property
+    def often(self) -> bool:
+        return self.times > 8
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -120,6 +143,15 @@ class Plan:
 
     def decide(self, rule: str, decided: str, why: str = "", **changes: Any) -> Plan:
         return replace(self, decisions=(*self.decisions, Decision(rule, decided, why)), **changes)
+
+    def at(self, snapshot: Snapshot) -> Plan:
+        """The same plan for a reader of ``snapshot``, which may show it other deltas."""
+        first, *more = self.decisions
+        return replace(self, snapshot=snapshot, decisions=(replace(first, why=snapshot.named), *more))
+
+    def reads(self, snapshot: Snapshot) -> bool:
+        """Whether it reads the deltas that ``snapshot`` shows."""
+        return all(snapshot.ids(n) == t.delta_ids for n, t in self.tables.items())
 
     @property
     def rows(self) -> int:

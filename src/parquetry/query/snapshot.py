@@ -53,6 +53,16 @@ class Snapshot:
             self._covers[table.table_id] = cover(table.deltas, self.qt)
         return self._covers[table.table_id]
 
+    def ids(self, table: str) -> tuple[str, ...]:
+        """Of the deltas: equal if they are, and soon compared."""
+        if table not in self._ids:
+            self._ids[table] = tuple(d.delta_id for d in self.deltas(self.state.table(table)))
+        return self._ids[table]
+
+    @cached_property
+    def _ids(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
     @cached_property
     def _covers(self) -> dict[int, tuple[Delta, ...]]:
         return {}
