@@ -32,7 +32,10 @@ def maintain(
     watch: Annotated[bool, typer.Option("--watch", help="Keep going until interrupted or terminated.")] = False,
     interval: Annotated[str, typer.Option(metavar="DURATION", help="With --watch: the pause between looks.")] = "1s",
     background: Annotated[
-        bool, typer.Option("--background", help="Use only cores that nobody else on this machine wants.")
+        bool,
+        typer.Option(
+            "--background", help="Use only cores that nobody else on this machine wants, and one of them never."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
