@@ -14,6 +14,7 @@ import pytest
 import parquetry
 from parquetry.maintain import run as maintain
 from parquetry.model.state import AdvanceQT
+from parquetry.query import follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,10 +151,39 @@ def test_threads_that_meet_at_a_ready_statement_do_not_wait(pair: tuple[Warehous
 
 
 def test_the_interpreter_switches_as_before_afterwards(pair: tuple[Warehouse, Warehouse]) -> None:
-    _, reader = pair
+    writer, reader = pair
     before = sys.getswitchinterval()
-    reader._engine.follower.look()
+    inside: list[float] = []
+    with follow._YIELDING:
+        reader._engine.follower.look()
+        inside.append(sys.getswitchinterval())
+    assert inside == [follow._SWITCH_S]
     assert sys.getswitchinterval() == before
+    with follow._YIELDING, pytest.raises(ZeroDivisionError), follow._YIELDING:
+        _ = 1 // 0
+    assert sys.getswitchinterval() == before
+
+
+def test_a_dropped_table_takes_its_plans_along(pair: tuple[Warehouse, Warehouse]) -> None:
+    writer, reader = pair
+    writer.create_table("u", "k int", key=["k"])
+    for _ in range(2):
+        writer.ingest("u", pa.table({"k": pa.array([1], pa.int32())}))
+        writer.maintain()
+    for _ in range(12):
+        reader.sql("SELECT count(*) AS n FROM u", executor="local").rows()
+        reader._engine._local.hot.wait()
+    writer.ingest("u", pa.table({"k": pa.array([1], pa.int32())}))
+    reader._engine.follower.look()
+    assert reader._engine._planned._next
+    writer.drop_table("u")
+    reader._engine.follower.look()
+    assert not reader._engine._planned._next
+    _often(reader)
+    _add(writer, 10)
+    reader._engine.follower.look()
+    (coming,) = reader._engine._planned._next.values()
+    assert list(coming.tables) == ["t"]
 
 
 def test_the_qt_waits_a_moment_for_readers_elsewhere(
@@ -174,3 +204,23 @@ def test_the_qt_waits_a_moment_for_readers_elsewhere(
     _add(writer, 1000)
     writer.maintain()
     assert len(slept) == 1
+
+
+def test_other_work_goes_on_while_batches_come_faster_than_the_qt_waits(
+    pair: tuple[Warehouse, Warehouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, _ = pair
+    really, batches = time.sleep, iter(range(8))
+
+    def sleep(seconds: float) -> None:
+        if seconds == maintain._READERS_WARM_S and next(batches, None) is not None:
+            _add(writer, 1)
+        elif seconds != maintain._READERS_WARM_S:
+            really(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    writer.catalog.pin(writer.catalog.version(), "another:1", 60)
+    _add(writer, 1)
+    stages = [type(stage).__name__ for stage in writer.maintaining()]
+    assert stages[:4].count("Compact") >= 1, stages
+    assert writer.sql(QUERY).rows() == [{"k": 1, "v": 10}]

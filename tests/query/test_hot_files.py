@@ -1,4 +1,4 @@
-"""Small files that are asked for again are read from memory: same answers, same figures, bounded, never in the way."""
+"""Rows that are asked for again are read from memory: same answers, same figures, bounded, never in the way."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry.maintain.pick import Advance
 from parquetry.query import hot_files, plan
 
 if TYPE_CHECKING:
@@ -319,3 +320,38 @@ def test_small_deltas_are_merged_in_memory(
         wh.drop_table("t")
         wh._engine.follower.look()
         assert not _hot(wh)._merged
+
+
+def test_a_joined_table_with_nothing_to_read(tmp_path: Path, spark: SparkSession) -> None:
+    with parquetry.connect(tmp_path / "warehouse", spark=spark) as wh:
+        wh.create_table("f", "k int, d int, v bigint", key=["k"])
+        wh.create_table("dim", "d int, name string", key=["d"], model="upsert")
+        wh.create_view("by_d", "SELECT d, sum(v) AS v, count(*) AS n FROM f GROUP BY d")
+        columns = {
+            "k": pa.array(range(8), pa.int32()),
+            "d": pa.array([1, 2] * 4, pa.int32()),
+            "v": pa.array(range(8), pa.int64()),
+        }
+        wh.ingest("f", pa.table(columns))
+        wh.maintain()
+        for name in ("nobody", "someone", "else"):
+            joined = "SELECT dim.name, sum(f.v) AS v FROM f JOIN dim ON f.d = dim.d"
+            asked = f"{joined} WHERE dim.name = '{name}' GROUP BY dim.name"
+            for _ in range(3):
+                for _ in range(3):
+                    wh.sql("SELECT d, sum(v) AS v FROM f GROUP BY d", executor="local").rows()
+                    _hot(wh).wait()
+                assert _hot(wh)._copies
+                result = wh.sql(asked, executor="local")
+                assert result.plan.view == "by_d"
+                assert result.rows() == []
+                assert result.stats["rows_scanned"] == 2
+        for _ in range(9):
+            assert wh.sql(asked, executor="local").rows() == []
+        wh.ingest("f", pa.table(columns))
+        assert any(isinstance(stage, Advance) for stage in wh.maintaining())  # ends before it is performed
+        wh._engine.follower.look()
+        (coming,) = (p for p in wh._engine._planned._next.values() if "dim" in p.tables)
+        assert coming.read["rows_scanned"] == 4
+        wh.maintain()
+        assert wh.sql(asked, executor="local").rows() == []

@@ -33,9 +33,7 @@ def maintain(
     interval: Annotated[str, typer.Option(metavar="DURATION", help="With --watch: the pause between looks.")] = "1s",
     background: Annotated[
         bool,
-        typer.Option(
-            "--background", help="Use only cores that nobody else on this machine wants, and one of them never."
-        ),
+        typer.Option("--background", help="Use only cores that nobody else on this machine wants, one never."),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -76,13 +76,14 @@ def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
     return stages
 
 
-def pick_next(state: State, busy: Collection[int] = ()) -> Stage | None:
+def pick_next(state: State, busy: Collection[int] = (), *, work_first: bool = False) -> Stage | None:
     """The next stage. Refreshes come before compactions, but for those that spare more than they cost.
 
-    The QT moves as soon as it can. QTs of single tables, by which nobody reads, are published when all else is done.
+    The QT moves as soon as it can, or with ``work_first`` when nothing else is left to do. QTs of single tables, by
+    which nobody reads, are published when all else is done.
     """
     advance = pick_advance(state)
-    if advance is not None and advance.database > state.qt:
+    if advance is not None and advance.database > state.qt and not work_first:
         return advance
     work = pick_urgent_compaction(state, busy) or pick_refresh(state, busy) or pick_compaction(state, busy)
     return work or advance

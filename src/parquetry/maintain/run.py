@@ -53,17 +53,22 @@ class Maintainer:
         self._process = f"{socket.gethostname()}:{os.getpid()}"  # as it pins what it reads
         self._holder = f"{self._process}:{threading.get_ident()}"
 
-    def run(self) -> Iterator[Stage]:
-        """Yields each stage right before it is performed, until nothing is left to do."""
+    def run(self, *, helping: bool = False) -> Iterator[Stage]:
+        """Yields each stage right before it is performed, until nothing is left to do.
+
+        One that helps others leaves it to them to move the QT, while there is other work."""
         busy: set[int] = set()
+        waited = False
         while True:
             state = self._catalog.state()
-            stage = pick_next(state, busy)
+            # Batches may come faster than the QT can wait for readers: other work must not wait for ever.
+            stage = pick_next(state, busy, work_first=waited or helping)
             if stage is None:
                 return
             yield stage
+            waited = False
             if isinstance(stage, Advance):
-                self._advance(state, stage)
+                waited = self._advance(state, stage)
             elif not (self._refresh(stage) if isinstance(stage, Refresh) else self._compact(state, stage)):
                 busy.add(stage.table_id)  # another worker is on it
 
@@ -110,7 +115,7 @@ class Maintainer:
         while not ended.is_set():
             # What fails here fails in the foreground as well, where it is told.
             with suppress(ParquetryError):
-                for _ in helper.run() if slot <= self._slots() and self._due() else ():
+                for _ in helper.run(helping=True) if slot <= self._slots() and self._due() else ():
                     if ended.is_set():
                         break
             ended.wait(interval_s)
@@ -123,15 +128,18 @@ class Maintainer:
         since = self._catalog.hidden_since(state.qt)
         return since is None or self._catalog.now() - since >= state.profile.target_lag_s / 2
 
-    def _advance(self, state: State, stage: Advance) -> None:
+    def _advance(self, state: State, stage: Advance) -> bool:
+        """Moves the QT; whether it waited for readers."""
         # Metadata and hot data of what becomes visible are in memory before it does (NA-27): here, and elsewhere, where
         # readers see by themselves what the QT can move to.
         self._warm(state)
-        if stage.database > state.qt and self._catalog.pin_holders() - {self._process}:
+        waits = stage.database > state.qt and bool(self._catalog.pin_holders() - {self._process})
+        if waits:
             time.sleep(_READERS_WARM_S)
         edit = AdvanceQT({table_id: qt for table_id, _, qt in stage.tables}, stage.database)
         with suppress(CommitConflict):  # a compaction came in between: the next round sees it
             self._catalog.commit([edit], kind="advance", detail={"qt": stage.database})
+        return waits
 
     def _refresh(self, stage: Refresh) -> bool:
         pinned = self._pinned()

@@ -160,12 +160,17 @@ class Engine:
         coming = replace(state, qt=candidate(state))
         self._local.hot.warm(coming)
         waiting = self._planned.waiting(Snapshot(coming))
-        statements = self._local.statements() if waiting else None
+        if not waiting:
+            return
+        statements = self._local.statements()
         for asked, before in waiting:
-            plan = self._again(before)
-            if plan is not None and statements is not None:
-                self._local.prepare(plan, statements)
-                self._planned.keep_for_later(asked, plan)
+            if self.follower.closed:
+                return
+            with suppress(ParquetryError, pa.ArrowException, OSError):  # a query will tell
+                plan = self._again(before)
+                if plan is not None:
+                    self._local.prepare(plan, statements)
+                    self._planned.keep_for_later(asked, plan)
             time.sleep(_PACE_S)
 
     def close(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from parquetry.errors import ParquetryError
 from parquetry.model.state import State
@@ -44,6 +44,10 @@ class Follower:
                 self._thread = threading.Thread(target=self._follow, name="parquetry follower", daemon=True)
                 self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
     def close(self) -> None:
         self._closed.set()
         self._asked.set()
@@ -52,7 +56,7 @@ class Follower:
 
     def look(self) -> None:
         """Looks once, and is ready for what there is when it returns."""
-        with self._looking, _yielding():
+        with self._looking, _YIELDING:
             state = self._newest()
             if state.version > self._seen and not self._closed.is_set():
                 self._get_ready(state)
@@ -68,12 +72,27 @@ class Follower:
                 self.look()
 
 
-@contextmanager
-def _yielding() -> Iterator[None]:
-    """Whoever waits for the interpreter gets it soon: else a query waits up to 5 ms, several times."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _SWITCH_S))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
+class _Yielding:
+    """While anyone is inside, whoever waits for the interpreter gets it soon: else a query waits up to 5 ms, several
+    times."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before, _SWITCH_S))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                sys.setswitchinterval(self._before)
+
+
+_YIELDING = _Yielding()  # of the process, as the interval is

@@ -35,6 +35,7 @@ from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
 _MOST_ROWS = 1 << 19  # that a query reads; several threads are sooner done with more
+_MOST_PIECES = 32  # and of how many pieces
 _MOST_PIECE_BYTES = 32 << 20  # of memory
 _MOST_BYTES = 256 << 20  # of memory, for all copies
 _VALUE_BYTES = 12  # of a value in memory, besides what it refers to
@@ -73,6 +74,8 @@ class HotFiles:
             return {}
         tables = plan.tables.values()
         pieces = {piece: t.state.table_id for t in tables for piece in t.pieces}
+        if len(pieces) > _MOST_PIECES:
+            return {}
         several = {_mergeable(t.deltas): t for t in tables}
         with self._lock:
             if asked:
@@ -113,10 +116,13 @@ class HotFiles:
             files = set() if table is None else _files(table)
             least = 0 if table is None else len(_mergeable(cover(table.deltas, state.qt)))
             with self._lock:
-                self._take_out([p for p in held if p[0] not in files and p in self._copies])
-                for merged in [m for m, copy in self._merged.items() if copy.table_id == table_id]:
-                    if len(merged) < least or not files >= set(merged):
-                        del self._merged[merged]
+                leaving = self._take_out([p for p in held if p[0] not in files and p in self._copies])
+                mine = [m for m, copy in self._merged.items() if copy.table_id == table_id]
+                old = [m for m in mine if len(m) < least or not files >= set(m)]
+                leaving += [self._merged.pop(m) for m in old]
+            del leaving  # not under the lock, which queries wait for
+            if table is None:
+                self._warmed.pop(table_id, None)
 
     def wait(self) -> None:
         """Returns when all copies that were asked for are made."""
@@ -167,12 +173,15 @@ class HotFiles:
         files = _mergeable(deltas)
         schema = table.schemas[deltas[-1].schema_id] if files else table.schema
         with self._lock:
-            self._merging.discard(files)
             if not files or files in self._merged or any((path, 0) not in self._copies for path in files):
+                self._merging.discard(files)
                 return
             before = max((m for m in self._merged if m == files[: len(m)]), key=len, default=())
             rest = [self._copies[path, 0] for path in files[len(before) :]]
             parts = [self._merged[before], *rest] if before else rest
+            weight = sum(p.weight for p in parts)
+            if weight > self._free():
+                return  # nor is it tried again
         try:
             columns = ", ".join(quote(n) for n in schema.names)
             selects = [f"SELECT {columns}, {i} AS {ORDER} FROM {p.held.name}" for i, p in enumerate(parts)]
@@ -182,7 +191,8 @@ class HotFiles:
         except duckdb.Error:
             return  # the files themselves are there
         with self._lock:
-            self._merged[files] = _Copy(held, table.table_id, sum(p.weight for p in parts))
+            self._merged[files] = _Copy(held, table.table_id, weight)
+            self._merging.discard(files)
 
     def _by_table(self) -> dict[int, list[Piece]]:
         """The pieces in memory of each table."""
@@ -214,8 +224,11 @@ class HotFiles:
             values = sum(part.num_rows for part in parts) * len(names)
             weight = _VALUE_BYTES * values + 4 * sum(part.total_byte_size for part in parts)
             with self._lock:
-                if weight > _MOST_PIECE_BYTES or piece in self._copies or not self._make_room(piece, weight):
-                    return
+                there = weight > _MOST_PIECE_BYTES or piece in self._copies
+                leaving = None if there else self._make_room(piece, weight)
+            if leaving is None:
+                return
+            del leaving
             held = self._hold("SELECT * FROM rows", rows=read_row_groups(self._store, path, groups, names)[0])
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
@@ -227,27 +240,25 @@ class HotFiles:
         relation = run(self._cursor(), "sql", text, reading, **named)
         return Held(f"__hot_{next(self._numbers)}", relation.materialize())
 
-    def _make_room(self, piece: Piece, weight: int) -> bool:
-        """Takes out copies that are asked for less, the least recently used first, if that makes room."""
-        free = _MOST_BYTES - sum(c.weight for c in (*self._copies.values(), *self._merged.values()))
-        leaving = []
+    def _free(self) -> int:
+        return _MOST_BYTES - sum(c.weight for c in (*self._copies.values(), *self._merged.values()))
+
+    def _make_room(self, piece: Piece, weight: int) -> list[_Copy] | None:
+        """Takes out copies that are asked for less, the least recently used first; None if that makes no room."""
+        free, leaving = self._free(), []
         for old, copy in self._copies.items():
             if free >= weight:
                 break
             if self._asked[old] < self._asked[piece]:
                 leaving.append(old)
                 free += copy.weight
-        if free >= weight:
-            self._take_out(leaving)
-        return free >= weight
+        return self._take_out(leaving) if free >= weight else None
 
-    def _take_out(self, pieces: Collection[Piece]) -> None:
+    def _take_out(self, pieces: Collection[Piece]) -> list[_Copy]:
         """Takes out copies, and what was merged of them."""
-        for piece in pieces:
-            del self._copies[piece]
         paths = {path for path, _ in pieces}
-        for merged in [m for m in self._merged if not paths.isdisjoint(m)]:
-            del self._merged[merged]
+        merged = [m for m in self._merged if not paths.isdisjoint(m)]
+        return [self._copies.pop(piece) for piece in pieces] + [self._merged.pop(m) for m in merged]
 
 
 def _mergeable(deltas: Sequence[Delta]) -> tuple[str, ...]:

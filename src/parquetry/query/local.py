@@ -68,6 +68,9 @@ class LocalExecutor:
     def statements(self) -> Prepared:
         """For statements that are prepared now and run later, by any thread."""
         made = Prepared(self._connect(1).cursor())
+        for ready in self._ready:
+            with ready.lock:
+                ready.forget()
         self._ready = [*[r for r in self._ready if r.alive()][-_MOST_READY:], made]
         return made
 
@@ -102,17 +105,18 @@ class LocalExecutor:
         read, held = plan.read, [h for s in sources for h in s.held]
         at_once = all(s.counted for s in sources) or read.get("rows_out", _MANY_ROWS) < _MANY_ROWS
         threads = 1 if sources and all(s.small for s in sources) else _CORES
-        cursor = self._cursor(threads, profiled=not at_once)
         table: pa.Table
+        cursor = None
         if held and plan.uses.times > 1:
             table = self._from_memory(text, held)
-        elif at_once:
-            streams = {name: stream for s in sources for name, stream in s.streams.items()}
-            table = run(cursor, "execute", text, held, **streams).to_arrow_table()
         else:
-            table = cursor.sql(text).to_arrow_table()
+            cursor = self._cursor(threads, profiled=not at_once)
+            streams = {name: stream for s in sources for name, stream in s.streams.items()}
+            made = run(cursor, "execute", text, held, **streams) if at_once else cursor.sql(text)
+            table = made.to_arrow_table()
         if not read:
-            read.update(measured(cursor, sources, self._store), rows_out=table.num_rows)
+            read.update(measured(cursor, sources, self._store))
+        read.setdefault("rows_out", table.num_rows)
         return table
 
     def _from_memory(self, text: str, held: Sequence[Held]) -> pa.Table:

@@ -54,12 +54,13 @@ class Source:
     @property
     def counted(self) -> bool:
         """Whether what it reads is counted here: DuckDB need not be asked."""
-        return bool(self.held or self.streams)
+        return bool(self.held or self.streams) or not self.table.files
 
     @property
     def small(self) -> bool:
         """Whether one thread is as soon done with it as several."""
-        return bool(self.held) or bool(self.streams) and self.table.rows * len(self.columns) <= _FEW_VALUES
+        few = self.table.rows * len(self.columns) <= _FEW_VALUES
+        return bool(self.held) or not self.table.files or bool(self.streams) and few
 
 
 def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, int]:

@@ -67,8 +67,9 @@ class Planned:
             often = [key for key, plan in self._plans.items() if plan.uses.often][-_MOST_NEXT:]
             if self._looked == (shown, snapshot.choices, len(often)):
                 return []
+            coming = self._next.items()
+            self._next = {key: plan for key, plan in coming if key[1] == snapshot.choices and plan.reads(snapshot)}
             self._looked = shown, snapshot.choices, len(often)
-            self._next = {key: plan for key, plan in self._next.items() if plan.reads(snapshot)}
             here = [(key, self._plans[key]) for key in often if key[1] == snapshot.choices and key not in self._next]
         return [(key[0], plan.at(snapshot)) for key, plan in here if not plan.reads(snapshot)]
 

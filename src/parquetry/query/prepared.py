@@ -56,14 +56,15 @@ class Prepared:
     def get(self, text: str, held: Sequence[Held]) -> str:
         """What to execute for ``text``, which reads ``held``."""
         if text not in self._kept:
-            self._forget()
+            self.forget()
             self._made += 1
             run(self._cursor, "execute", f"PREPARE __asked_{self._made} AS {text}", held)
             self._kept[text] = f"EXECUTE __asked_{self._made}", tuple(weakref.ref(h) for h in held)
         self._kept.move_to_end(text)
         return self._kept[text][0]
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Statements whose rows nobody else holds go, or else the least recently used if there are too many."""
         gone = [text for text, (_, held) in self._kept.items() if any(h() is None for h in held)]
         for text in gone or list(self._kept)[: max(0, len(self._kept) - _MOST + 1)]:
             self._cursor.execute(f"DEALLOCATE {self._kept.pop(text)[0].removeprefix('EXECUTE ')}")

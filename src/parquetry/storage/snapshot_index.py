@@ -116,7 +116,7 @@ class SnapshotIndex:
 
     def prepare(self) -> None:
         """Makes beforehand what almost every query asks of it."""
-        _ = self.rows, self.bytes, self.path_of, self.row_group, self.extra, self.blocks
+        _ = self.rows, self.bytes, self.path_of, self.row_group, self.first_row, self.extra, self.blocks
         for column in self.schema.key:
             self.bounds(column)
             self.nulls(column)
