@@ -38,7 +38,7 @@ _MOST_ROWS = 1 << 19  # that a query reads; several threads are sooner done with
 _MOST_PIECES = 32  # and of how many pieces
 _MOST_PIECE_BYTES = 32 << 20  # of memory
 _MOST_BYTES = 256 << 20  # of memory, for all copies
-_VALUE_BYTES = 12  # of a value in memory, besides what it refers to
+_REFERENCE = 16  # bytes of a value of any length, short ones included
 _LEAST_ASKED = 2  # so often a piece is read before it is copied
 _MOST_COUNTED = 4096
 
@@ -219,17 +219,15 @@ class HotFiles:
         path, _ = piece
         try:
             footer, groups = footer_of(self._store, path), self._pieces(path)[piece]
-            names = footer.schema.to_arrow_schema().names
-            parts = [footer.row_group(g) for g in groups]
-            values = sum(part.num_rows for part in parts) * len(names)
-            weight = _VALUE_BYTES * values + 4 * sum(part.total_byte_size for part in parts)
+            schema = footer.schema.to_arrow_schema()
+            weight = _weight(schema, [footer.row_group(g) for g in groups])
             with self._lock:
                 there = weight > _MOST_PIECE_BYTES or piece in self._copies
                 leaving = None if there else self._make_room(piece, weight)
             if leaving is None:
                 return
             del leaving
-            held = self._hold("SELECT * FROM rows", rows=read_row_groups(self._store, path, groups, names)[0])
+            held = self._hold("SELECT * FROM rows", rows=read_row_groups(self._store, path, groups, schema.names)[0])
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
         with self._lock:
@@ -259,6 +257,23 @@ class HotFiles:
         paths = {path for path, _ in pieces}
         merged = [m for m in self._merged if not paths.isdisjoint(m)]
         return [self._copies.pop(piece) for piece in pieces] + [self._merged.pop(m) for m in merged]
+
+
+def _weight(schema: pa.Schema, groups: Sequence[Any]) -> int:
+    """The bytes that row groups take in DuckDB's memory, roughly: values of a fixed width, or references to encoded
+    ones, of which several may be the same."""
+    widths = {field.name: _width(field.type) for field in schema}
+    fixed = sum(g.num_rows for g in groups) * sum(w or _REFERENCE for w in widths.values())
+    chunks = [g.column(i) for g in groups for i in range(g.num_columns)]
+    variable = [c for c in chunks if widths[c.path_in_schema.partition(".")[0]] is None]
+    return int(fixed + 4 * sum(c.total_uncompressed_size for c in variable))
+
+
+def _width(kind: pa.DataType) -> int | None:
+    """The bytes of a value, if all have the same."""
+    if pa.types.is_decimal(kind):
+        return 16 if kind.precision > 18 else 8
+    return max(1, int(kind.bit_width) // 8) if pa.types.is_primitive(kind) else None
 
 
 def _mergeable(deltas: Sequence[Delta]) -> tuple[str, ...]:
