@@ -142,6 +142,22 @@ def test_a_file_is_copied_only_when_asked_for_again(wh: Warehouse) -> None:
     assert not _hot(wh)._copies
 
 
+def test_a_query_may_ask_for_the_files_themselves(wh: Warehouse, tmp_path: Path) -> None:
+    for _ in range(3):
+        files = wh.sql(QUERY, executor="local", off=["hold_rows"]).rows()
+        _hot(wh).wait()
+    assert not _hot(wh)._copies, "such a query is no reason to copy anything"
+    for _ in range(3):
+        _ask(wh)
+        _hot(wh).wait()
+    assert repr(wh.sql(QUERY, executor="local", off=["hold_rows"]).rows()) == repr(files) == _ask(wh)[0]
+    for path in (tmp_path / "warehouse").rglob("part-*.parquet"):
+        path.write_bytes(b"no parquet")
+    _ask(wh)
+    with pytest.raises(parquetry.ParquetryError, match="verify"):
+        wh.sql(QUERY, executor="local", off=["hold_rows"]).rows()
+
+
 def test_memory_is_bounded_and_what_is_asked_for_more_stays(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         wh.create_table(name, "k int, v bigint, d decimal(9,2), s string, x double", key=["k"])

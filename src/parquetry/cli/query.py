@@ -112,6 +112,7 @@ RULE_MEANINGS = {
     "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
     "push_key_filter": "filter by key before deltas are merged",
     "pick_row_groups": "read kept row groups only, where that is sooner done than whole files",
+    "hold_rows": "read rows that are asked for again from memory",
     "scan_workers": "cut large queries on Spark into even splits for scan workers",
     "local": "run small queries in this process instead of on Spark",
 }

@@ -17,6 +17,7 @@ from parquetry.model.freshness import candidate, ready
 from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.follow import Follower
+from parquetry.query.hot_files import NAME as HOLD_ROWS
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
@@ -45,6 +46,7 @@ RULES = (
     merge.NAME,
     PUSH_KEY_FILTER,
     PICK_ROW_GROUPS,
+    HOLD_ROWS,
     splits.NAME,
     executor.NAME,
 )

@@ -34,6 +34,8 @@ from parquetry.storage.row_groups import footer_of, read_row_groups
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
+NAME = "hold_rows"
+
 _MOST_ROWS = 1 << 19  # that a query reads; several threads are sooner done with more
 _MOST_PIECES = 32  # and of how many pieces
 _MOST_PIECE_BYTES = 32 << 20  # of memory
@@ -70,7 +72,7 @@ class HotFiles:
     def of(self, plan: Plan, *, asked: bool = True) -> dict[str, list[Held]]:
         """What holds the plan's rows, by the paths of their files; nothing unless all are there. ``asked``: someone
         asked for them, and what is not there will be copied if that happens again."""
-        if not 0 < plan.rows <= _MOST_ROWS:
+        if NAME in plan.off or not 0 < plan.rows <= _MOST_ROWS:
             return {}
         tables = plan.tables.values()
         pieces = {piece: t.state.table_id for t in tables for piece in t.pieces}
@@ -277,10 +279,10 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def _mergeable(deltas: Sequence[Delta]) -> tuple[str, ...]:
-    """The files of the newest deltas, if several are small and of the same columns."""
+    """The files of the newest deltas that are small and of the same columns, if they are several."""
     small = list(takewhile(lambda d: d.rows <= PIECE_ROWS and d.schema_id == deltas[-1].schema_id, reversed(deltas)))
     files = [f for d in reversed(small) for f in d.files]
-    return tuple(f.path for f in files) if len(small) > 1 and not any(f.extra for f in files) else ()
+    return tuple(f.path for f in files) if len(files) > 1 and not any(f.extra for f in files) else ()
 
 
 def _files(table: TableState) -> set[str]:

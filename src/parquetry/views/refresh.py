@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,29 +115,35 @@ class RefreshWork:
         tasks = 1 if at_once or streams else tasks
         read = direct_reader(self.store, view, sources_of(self.state, view)[0], deltas) if at_once else None
         sorted_by: int | None
-        if read is not None:
-            frame, sorted_by = self.spark.range(0, 1, 1, 1), 0  # one row: it starts the one task
-        else:
-            made = self.streamed() if streams else self.shuffled(at_once=at_once)
-            frame = with_blocks(self._stored(made), view.layout)
-            sorted_by = self.how.shared if streams else None
-        return write_delta(
-            frame,
-            store=self.store,
-            table_id=view.table_id,
-            delta_id=self.delta_id,
-            schema=view.schema,
-            schema_id=view.schema_id,
-            layout_id=view.layout_id,
-            blocks=blocks_of(view.layout),
-            describe=descriptor_of(view.layout, view.settings),
-            settings=view.settings,
-            tasks=tasks,
-            times=(min(d.t_lo for d in deltas), self.until),
-            kept=kept,
-            sorted_by=sorted_by,
-            read=read,
-        )
+        with ExitStack() as stack:
+            if read is not None:
+                frame, sorted_by = self.spark.range(0, 1, 1, 1), 0  # one row: it starts the one task
+            else:
+                made = self.streamed() if streams else self.shuffled(at_once=at_once)
+                if tasks > 1:
+                    # Else the sample that deals the groups out to tasks would aggregate everything once more.
+                    made = made.persist()
+                    stack.callback(made.unpersist)
+                    tasks = min(tasks, max(1, -(-made.count() // AT_ONCE_ROWS)))
+                frame = with_blocks(self._stored(made), view.layout)
+                sorted_by = self.how.shared if streams else None
+            return write_delta(
+                frame,
+                store=self.store,
+                table_id=view.table_id,
+                delta_id=self.delta_id,
+                schema=view.schema,
+                schema_id=view.schema_id,
+                layout_id=view.layout_id,
+                blocks=blocks_of(view.layout),
+                describe=descriptor_of(view.layout, view.settings),
+                settings=view.settings,
+                tasks=tasks,
+                times=(min(d.t_lo for d in deltas), self.until),
+                kept=kept,
+                sorted_by=sorted_by,
+                read=read,
+            )
 
     def _at_once(self, deltas: Sequence[Delta]) -> bool:
         alone = self.spec.how == "merge" and len(self.spec.sources) == 1 and not self.how.heavy
