@@ -99,8 +99,9 @@ def outage(folder: Path, spark: SparkSession, steps: int) -> Rows:
     """NA-E3: ingestion and queries go on while maintenance stops between X and Y; with both negative controls.
 
     A coupled ingest ends when its views have it. A query of everything reads every delta there is: in a warehouse of
-    its own, whose table is never compacted, not even in memory, and has no view to wait for. ``times`` are in terms of work that is always
-    the same, timed by turns with them: minutes pass between the steps, and machines are not always as fast.
+    its own, whose table is never compacted, not even in memory, and has no view to wait for. ``times`` are in terms of
+    work that is always the same, timed by turns with them: minutes pass between the steps, and machines are not always
+    as fast.
     """
     few = {"max_query_deltas": 4, "compaction_width": 2}
     everything = {"max_query_deltas": 1_000, "compaction_width": 1_000}

@@ -157,11 +157,39 @@ def test_the_interpreter_switches_as_before_afterwards(pair: tuple[Warehouse, Wa
     with follow._YIELDING:
         reader._engine.follower.look()
         inside.append(sys.getswitchinterval())
-    assert inside == [follow._SWITCH_S]
+    assert inside == [pytest.approx(follow._SWITCH_S)]
     assert sys.getswitchinterval() == before
     with follow._YIELDING, pytest.raises(ZeroDivisionError), follow._YIELDING:
         _ = 1 // 0
     assert sys.getswitchinterval() == before
+
+
+def test_the_follower_works_when_no_query_runs_if_that_is_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_PATIENCE_S", 30.0)
+    follower = follow.Follower(*[lambda *_: None] * 4)  # type: ignore[arg-type]
+    follower._thread = threading.current_thread()  # none of its own
+    follower.give_way()
+    ran: list[str] = []
+
+    def step() -> None:
+        follower.give_way()
+        ran.append("step")
+
+    beside = threading.Thread(target=step)
+    with follower.query():
+        with follower.query():
+            beside.start()
+        beside.join(0.05)
+        ran.append("query")
+    beside.join(30)
+    assert ran == ["query", "step"]
+    monkeypatch.setattr(follow, "_PATIENCE_S", 0.01)
+    with follower.query():
+        follower.give_way()  # not for ever
+    with pytest.raises(ZeroDivisionError), follower.query():
+        _ = 1 // 0
+    monkeypatch.setattr(follow, "_PATIENCE_S", 30.0)
+    follower.give_way()
 
 
 def test_a_dropped_table_takes_its_plans_along(pair: tuple[Warehouse, Warehouse]) -> None:

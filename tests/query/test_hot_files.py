@@ -338,6 +338,20 @@ def test_small_deltas_are_merged_in_memory(
         assert not _hot(wh)._merged
 
 
+def test_small_files_of_one_delta_are_one_copy(wh: Warehouse) -> None:
+    wh.create_table("u", "k int, v bigint", key=["k"], model="upsert")
+    rows = {"k": pa.array(range(3000), pa.int32()), "v": pa.array(range(3000), pa.int64())}
+    wh.ingest("u", pa.table(rows), tasks=3)
+    wh.maintain()
+    asked = "SELECT sum(v) AS v, count(*) AS n FROM u WHERE k <> 5"
+    for _ in range(4):
+        result = wh.sql(asked, executor="local")
+        assert result.rows() == [{"v": 2999 * 1500 - 5, "n": 2999}]
+        _hot(wh).wait()
+    held = _hot(wh).of(result.plan)
+    assert (result.stats["files_read"], len(held), len({h for of in held.values() for h in of})) == (3, 3, 1)
+
+
 def test_a_joined_table_with_nothing_to_read(tmp_path: Path, spark: SparkSession) -> None:
     with parquetry.connect(tmp_path / "warehouse", spark=spark) as wh:
         wh.create_table("f", "k int, d int, v bigint", key=["k"])

@@ -108,3 +108,24 @@ def test_a_delta_from_before_a_column_came_is_left_to_spark(filled: Warehouse) -
     found = filled.sql("SELECT * FROM v", executor="local").arrow().to_pylist()
     assert sorted(r["c"] for r in found) == [1, 2, 3]
     assert {r["late"] for r in found} == {None}
+
+
+@pytest.mark.parametrize(("groups", "files"), [(7, 1), (1_000, 3)])
+def test_a_large_delta_is_aggregated_once_and_written_in_as_few_files_as_the_groups_need(
+    groups: int, files: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("AT_ONCE_ROWS", 0), ("_TASK_BYTES", 1_000), ("_TASK_ROWS", 400)):
+        monkeypatch.setattr(refresh, name, value)
+    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+        wh.create_table("t", "k int, g int", key=["k"])
+        keys = range(4_000)
+        rows = {"k": pa.array(keys, pa.int32()), "g": pa.array([k % groups for k in keys], pa.int32())}
+        wh.ingest("t", pa.table(rows), tasks=2)
+        wh.create_view("v", "SELECT g, count(*) AS n, sum(k) AS k FROM t GROUP BY g")
+        wh.maintain()
+        (delta,) = wh.catalog.state().table("v").deltas
+        assert len(delta.files) == files
+        found = wh.sql("SELECT g, n, k FROM v ORDER BY g", executor="local").rows()
+        parts = [range(g, 4_000, groups) for g in range(groups)]
+        assert found == [{"g": g, "n": len(part), "k": sum(part)} for g, part in enumerate(parts)]
+    assert not spark.sparkContext._jsc.getPersistentRDDs(), "nothing stays in memory"  # type: ignore[union-attr]

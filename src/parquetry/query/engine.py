@@ -53,7 +53,6 @@ RULES = (
 """Every rule that can be switched off; answers stay the same."""
 
 
-_PACE_S = 0.002  # between plans that are made beside the queries, which share the interpreter
 _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
 
@@ -88,18 +87,18 @@ class Engine:
         for rule in off:
             if rule not in RULES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
-        snapshot = self.snapshots.take()
-        self.follower.asked()
-        asked = (sql, wanted, frozenset(off), wanted_splits)
-        before = None if anew else self._planned.get(asked, snapshot)
-        plan = before and self._again(before)
-        if plan is None:
-            plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
-            plan = plan if before is None else replace(plan, uses=before.uses)
-        if plan is not before:
-            self._planned.keep(asked, plan)
-        plan.uses.times += 1
-        return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
+        with self.follower.query():
+            snapshot = self.snapshots.take()
+            asked = (sql, wanted, frozenset(off), wanted_splits)
+            before = None if anew else self._planned.get(asked, snapshot)
+            plan = before and self._again(before)
+            if plan is None:
+                plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
+                plan = plan if before is None else replace(plan, uses=before.uses)
+            if plan is not before:
+                self._planned.keep(asked, plan)
+            plan.uses.times += 1
+            return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
 
     def _again(self, plan: Plan) -> Plan | None:
         """The plan as it is if it reads the deltas of its snapshot, else the same choice over these. None if there is
@@ -160,12 +159,14 @@ class Engine:
         """Gets ready for readers of ``state``, at the QT that it will show next: what they often ask for is in memory,
         planned and prepared."""
         coming = replace(state, qt=candidate(state))
-        self._local.hot.warm(coming)
+        self._local.hot.warm(coming, self.follower.give_way)
+        self.follower.give_way()
         waiting = self._planned.waiting(Snapshot(coming))
         if not waiting:
             return
         statements = self._local.statements()
         for asked, before in waiting:
+            self.follower.give_way()
             if self.follower.closed:
                 return
             with suppress(ParquetryError, pa.ArrowException, OSError):  # a query will tell
@@ -173,7 +174,6 @@ class Engine:
                 if plan is not None:
                     self._local.prepare(plan, statements)
                     self._planned.keep_for_later(asked, plan)
-            time.sleep(_PACE_S)
 
     def close(self) -> None:
         self.log.close()
@@ -191,9 +191,10 @@ class Engine:
 
     def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
         started = time.perf_counter()
-        table, measured = self._runner(plan).run(plan)
-        stats = statistics_of(plan, measured, table.num_rows, (time.perf_counter() - started) * 1e3)
-        self.log.add(plan, stats)
+        with self.follower.query():
+            table, measured = self._runner(plan).run(plan)
+            stats = statistics_of(plan, measured, table.num_rows, (time.perf_counter() - started) * 1e3)
+            self.log.add(plan, stats)
         return table, stats
 
     def frame(self, table: str) -> DataFrame:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from parquetry.errors import ParquetryError
 from parquetry.model.state import State
 
 _LOOK_S = 0.05
-_SWITCH_S = 0.0003
+_PATIENCE_S = 0.004  # a few short queries
+_SWITCH_S = 0.0001
 
 
 class Follower:
@@ -19,7 +20,8 @@ class Follower:
 
     They see a moved QT at once, and need nobody for that; but it moves some time after the version that allows it,
     which is seen from here. Compaction they see from here, too. ``get_ready`` adds what readers of a version need,
-    ``forget`` leaves out what they do not.
+    ``forget`` leaves out what they do not. All of them share the interpreter with the queries and take it in small
+    steps, when there is no query if that is soon: a query that meets a step waits for it.
     """
 
     def __init__(
@@ -34,15 +36,32 @@ class Follower:
         self._closed = threading.Event()
         self._looking = threading.Lock()
         self._seen = 0
+        self._running = 0  # parts of queries
+        self._none_runs = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
 
-    def asked(self) -> None:
-        """There is a query."""
+    @contextmanager
+    def query(self) -> Iterator[None]:
+        """There is a query, of which a part runs inside."""
+        with self._none_runs:
+            self._running += 1
         if not self._asked.is_set():
             self._asked.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._follow, name="parquetry follower", daemon=True)
                 self._thread.start()
+        try:
+            yield
+        finally:
+            with self._none_runs:
+                self._running -= 1
+                if not self._running:
+                    self._none_runs.notify_all()
+
+    def give_way(self) -> None:
+        """Returns when no query runs, or soon in any case. To be called between steps."""
+        with self._none_runs:
+            self._none_runs.wait_for(lambda: not self._running or self.closed, _PATIENCE_S)
 
     @property
     def closed(self) -> bool:
@@ -57,10 +76,12 @@ class Follower:
     def look(self) -> None:
         """Looks once, and is ready for what there is when it returns."""
         with self._looking, _YIELDING:
+            self.give_way()
             state = self._newest()
             if state.version > self._seen and not self._closed.is_set():
                 self._get_ready(state)
                 self._show(state)
+                self.give_way()
                 self._forget(state)
                 self._seen = state.version
 

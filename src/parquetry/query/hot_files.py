@@ -27,10 +27,11 @@ import pyarrow as pa
 from parquetry.errors import StorageError
 from parquetry.model.delta import Delta, cover
 from parquetry.model.state import State, TableState
+from parquetry.query.local_source import numbered_rows
 from parquetry.query.plan import PIECE_ROWS, Piece, Plan, TablePlan
 from parquetry.query.prepared import Held, run
 from parquetry.storage.merge import ORDER, merge_sql, quote
-from parquetry.storage.row_groups import footer_of, read_row_groups
+from parquetry.storage.row_groups import ROW_NUMBER, footer_of
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
@@ -84,8 +85,9 @@ class HotFiles:
                 self._note(pieces, several)
             return self._found(pieces, several)
 
-    def warm(self, state: State) -> None:
-        """Tables in memory stay in memory: their new files are copied, and merged."""
+    def warm(self, state: State, give_way: Callable[[], None]) -> None:
+        """Tables in memory stay in memory: their new files are copied, and merged. ``give_way`` is called between
+        steps."""
         tables = {t.table_id: t for t in state.tables.values()}
         for table_id, held in self._by_table().items():
             table = tables.get(table_id)
@@ -94,6 +96,7 @@ class HotFiles:
                 seen = tuple(d.delta_id for d in table.deltas), len(deltas)
                 if self._warmed.get(table_id) != seen:
                     self._warmed[table_id] = seen
+                    give_way()
                     with suppress(StorageError, pa.ArrowException, OSError):  # a query will tell
                         self._warm_table(table, deltas, held)
 
@@ -221,23 +224,24 @@ class HotFiles:
         path, _ = piece
         try:
             footer, groups = footer_of(self._store, path), self._pieces(path)[piece]
-            schema = footer.schema.to_arrow_schema()
-            weight = _weight(schema, [footer.row_group(g) for g in groups])
+            weight = _weight(footer.schema.to_arrow_schema(), [footer.row_group(g) for g in groups])
             with self._lock:
                 there = weight > _MOST_PIECE_BYTES or piece in self._copies
                 leaving = None if there else self._make_room(piece, weight)
             if leaving is None:
                 return
             del leaving
-            held = self._hold("SELECT * FROM rows", rows=read_row_groups(self._store, path, groups, schema.names)[0])
+            before, own = (sum(footer.row_group(g).num_rows for g in part) for part in (range(groups[0]), groups))
+            rows = numbered_rows(self._store.url(path), [(before, before + own - 1)])
+            held = self._hold(f"SELECT * EXCLUDE {ROW_NUMBER} FROM {rows}")
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it
         with self._lock:
             self._copies.setdefault(piece, _Copy(held, table_id, weight))
 
-    def _hold(self, text: str, reading: Iterable[Held] = (), **named: pa.Table) -> Held:
+    def _hold(self, text: str, reading: Iterable[Held] = ()) -> Held:
         """The rows of a query, on a cursor of their own: whoever names them needs it for a moment."""
-        relation = run(self._cursor(), "sql", text, reading, **named)
+        relation = run(self._cursor(), "sql", text, reading)
         return Held(f"__hot_{next(self._numbers)}", relation.materialize())
 
     def _free(self) -> int:

@@ -111,7 +111,7 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, h
         elif hot:
             relations = paths
         elif numbered:
-            relations = [_numbered(store.url(p), numbered[p]) for p in paths]
+            relations = [numbered_rows(store.url(p), numbered[p]) for p in paths]
         else:
             relations = [_reading(store.url(p) for p in paths)]
         selects += [f"SELECT {', '.join(columns + ordered)} FROM {relation}" for relation in relations]
@@ -128,7 +128,8 @@ def _reading(urls: Iterable[str], options: str = "") -> str:
     return f"read_parquet([{listed}], hive_partitioning = false{options})"
 
 
-def _numbered(url: str, ranges: Sequence[tuple[int, int]]) -> str:
+def numbered_rows(url: str, ranges: Sequence[tuple[int, int]]) -> str:
+    """A file's rows with these numbers, the last ones included, in DuckDB's words."""
     within = " OR ".join(f"{ROW_NUMBER} BETWEEN {a} AND {b}" for a, b in ranges)
     return f"{_reading([url], f', {ROW_NUMBER} = true')} WHERE {within}"
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LEASE_S = 60.0
-_TASK_BYTES = 64 << 20
+_TASK_BYTES = 64 << 20  # of the table that a task aggregates
+_TASK_ROWS = 1 << 20  # of the view that a task writes
 AT_ONCE_ROWS = 1 << 20
 """Rows of one table up to which a single task aggregates before it sorts: streaming would send them all to Python.
 
@@ -121,10 +122,10 @@ class RefreshWork:
             else:
                 made = self.streamed() if streams else self.shuffled(at_once=at_once)
                 if tasks > 1:
-                    # Else the sample that deals the groups out to tasks would aggregate everything once more.
+                    # Aggregated once: how many groups there are, and which, decides what tasks write them.
                     made = made.persist()
                     stack.callback(made.unpersist)
-                    tasks = min(tasks, max(1, -(-made.count() // AT_ONCE_ROWS)))
+                    tasks = min(tasks, max(1, -(-made.count() // _TASK_ROWS)))
                 frame = with_blocks(self._stored(made), view.layout)
                 sorted_by = self.how.shared if streams else None
             return write_delta(
