@@ -164,6 +164,7 @@ class Engine:
         waiting = self._planned.waiting(Snapshot(coming))
         if not waiting:
             return
+        self.follower.give_way()
         statements = self._local.statements()
         for asked, before in waiting:
             self.follower.give_way()

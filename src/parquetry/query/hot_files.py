@@ -96,11 +96,12 @@ class HotFiles:
                 seen = tuple(d.delta_id for d in table.deltas), len(deltas)
                 if self._warmed.get(table_id) != seen:
                     self._warmed[table_id] = seen
-                    give_way()
                     with suppress(StorageError, pa.ArrowException, OSError):  # a query will tell
-                        self._warm_table(table, deltas, held)
+                        self._warm_table(table, deltas, held, give_way)
 
-    def _warm_table(self, table: TableState, deltas: Sequence[Delta], held: Collection[Piece]) -> None:
+    def _warm_table(
+        self, table: TableState, deltas: Sequence[Delta], held: Collection[Piece], give_way: Callable[[], None]
+    ) -> None:
         known = {path for path, _ in held}
         new = [piece for path in _files(table) if path not in known for piece in self._pieces(path)]
         if len(new) > len(held):
@@ -109,8 +110,11 @@ class HotFiles:
             asked = max(self._asked[piece] for piece in held)
             self._asked.update({piece: max(0, asked - self._asked[piece]) for piece in new})
         for piece in new:
+            give_way()
             self._copy(piece, table.table_id)
+        give_way()
         self._merge(table, deltas)
+        give_way()
         open_snapshot(self._store, table.deltas, table.schema).prepare()
 
     def forget(self, state: State) -> None:
