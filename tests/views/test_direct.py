@@ -111,7 +111,7 @@ def test_a_delta_from_before_a_column_came_is_left_to_spark(filled: Warehouse) -
 
 
 @pytest.mark.parametrize(("groups", "files"), [(7, 1), (1_000, 3)])
-def test_a_large_delta_is_aggregated_once_and_written_in_as_few_files_as_the_groups_need(
+def test_a_large_delta_is_written_in_as_few_files_as_its_groups_need(
     groups: int, files: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("AT_ONCE_ROWS", 0), ("_TASK_BYTES", 1_000), ("_TASK_ROWS", 400)):
