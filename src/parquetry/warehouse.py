@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from parquetry.maintain.pick import Stage, pick
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
 from parquetry.maintain.relayout_auto import relayout_auto
 from parquetry.maintain.relayout_ranges import relayout_ranges
-from parquetry.maintain.run import Maintainer
+from parquetry.maintain.run import Failed, Maintainer
 from parquetry.maintain.statements import create_view, perform
 from parquetry.maintain.tune import set_profile, tune
 from parquetry.maintain.vacuum import DEFAULT_GRACE_S, Vacuumed, vacuum
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _LAYOUT_QUERIES = 10_000  # the newest ones that a layout is learned from
+_Step = TypeVar("_Step")
 AUTO = "auto"
 ADVISED_QUERIES = 2_000
 
@@ -198,7 +199,9 @@ class Warehouse:
     # -- maintenance ------------------------------------------------------------------------------
 
     def maintain(self, *, progress: Listener | None = None) -> list[Stage]:
-        """Brings everything up to date: views, compaction, the QT. Gives the stages it performed."""
+        """Brings everything up to date: views, compaction, the QT. Gives the stages it performed.
+
+        A failure on one table is raised after the work on all others is done."""
         return list(self.maintaining(progress=progress))
 
     def maintaining(self, *, progress: Listener | None = None) -> Iterator[Stage]:
@@ -207,8 +210,8 @@ class Warehouse:
 
     def watch(
         self, stop: threading.Event, *, interval_s: float = 1.0, progress: Listener | None = None
-    ) -> Iterator[Stage]:
-        """Maintains until ``stop`` is set."""
+    ) -> Iterator[Stage | Failed]:
+        """Maintains until ``stop`` is set. What fails is told after its stage and tried again, ever less often."""
         yield from self._each(self._maintainer().watch(stop, interval_s), progress)
 
     def explain_maintain(self) -> list[Stage]:
@@ -251,7 +254,7 @@ class Warehouse:
         engine = self._engine
         return Maintainer(self.catalog, self.store, lambda: self.spark, engine.warm, engine.snapshots.take, newest)
 
-    def _each(self, stages: Iterator[Stage], progress: Listener | None) -> Iterator[Stage]:
+    def _each(self, stages: Iterator[_Step], progress: Listener | None) -> Iterator[_Step]:
         while True:
             with self._watched(progress):  # the stage yielded last runs in here
                 stage = next(stages, None)

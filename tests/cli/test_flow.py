@@ -229,5 +229,8 @@ def test_the_demo_runs_and_leaves_a_warehouse(
     assert told["same_answers"]
     assert len(told["queries"]) >= 12
     assert all(q["local"] for q in told["queries"][:12])
-    assert [(m["qt_before"], m["qt"]) for m in told["maintained"]] == [(0, 9), (9, 12)]
+    assert [(m["qt_before"], m["qt"]) for m in told["maintained"]] == [(0, 9), (9, 9), (9, 12)]
+    assert all(v["view"]["view"] == "by_day" and v["table"]["view"] is None for v in told["views"])
+    assert len(told["views"]) == 2
+    assert told["relayout"]["applied"] in (True, False)
     assert main(["-w", str(folder), "verify"]) == 0

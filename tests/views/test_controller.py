@@ -17,9 +17,10 @@ import pytest
 
 import parquetry
 from parquetry.catalog import Catalog
+from parquetry.errors import CatalogError, StorageError
 from parquetry.maintain import run
 from parquetry.maintain.pick import Refresh
-from parquetry.maintain.run import Maintainer
+from parquetry.maintain.run import Failed, Maintainer
 from parquetry.model.freshness import next_step
 from parquetry.model.profile import PROFILES
 from parquetry.model.state import AddViewDelta, State, TableState
@@ -85,7 +86,8 @@ def watching(wh: Warehouse) -> Iterator[list[Any]]:
     stop, stages = threading.Event(), []
 
     def work() -> None:
-        stages.extend(maintainer(wh).watch(stop, 0.01))
+        for stage in maintainer(wh).watch(stop, 0.01):
+            stages.append(stage)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -214,3 +216,80 @@ def test_without_a_profile_work_starts_at_once_in_one_slot(wh: Warehouse, refres
         refreshes.gate.set()
         assert until(lambda: wh.catalog.state().qt == 2)
     assert refreshes.most == 1
+
+
+class Failing(Refreshes):
+    """Stands for ``refresh``, too: that of the view ``v`` fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate.set()
+        self.broken = True
+
+    def __call__(
+        self, catalog: Catalog, store: Any, spark: Any, state: State, view: TableState, until: int, holder: str
+    ) -> bool:
+        if view.name == "v" and self.broken:
+            raise StorageError("file 'f' is damaged")
+        return super().__call__(catalog, store, spark, state, view, until, holder)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
+    made = Failing()
+    monkeypatch.setattr(run, "refresh", made)
+    monkeypatch.setattr(run, "compact", lambda *_: False)
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(run, "_LONGEST_PAUSE_S", 0.2)
+    return made
+
+
+def built(wh: Warehouse) -> dict[str, int]:
+    return {t.name: t.view.built for t in wh.catalog.state().tables.values() if t.view is not None}
+
+
+def test_what_fails_once_is_raised_when_all_else_is_done(wh: Warehouse, failing: Failing) -> None:
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    with pytest.raises(StorageError, match="damaged"):
+        list(maintainer(wh).run())
+    assert built(wh) == {"v": 1, "w": 2}
+    assert wh.catalog.state().qt == 1, "a view that cannot follow holds the QT"
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_the_controller_tells_what_fails_and_tries_again_ever_less_often(
+    wh: Warehouse, failing: Failing, slots: int
+) -> None:
+    wh.set_profile("freshness", slots=slots)
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    with watching(wh) as steps:
+        assert until(lambda: sum(isinstance(s, Failed) for s in steps) >= 4)
+        assert built(wh) == {"v": 1, "w": 2}, "the other view goes on"
+        failing.broken = False
+        assert until(lambda: wh.catalog.state().qt == 2)
+    failures = [s for s in steps if isinstance(s, Failed)]
+    assert sorted(f.again_s for f in failures)[:4] == [0.05, 0.1, 0.2, 0.2], "helpers' failures may be told later"
+    assert "refresh v" in str(failures[0])
+    assert "damaged" in str(failures[0])
+
+
+def test_the_controller_outlives_a_catalog_that_is_away(
+    wh: Warehouse, refreshes: Refreshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refreshes.gate.set()
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(run, "_LONGEST_PAUSE_S", 0.02)
+    state, away = Catalog.state, [True]
+
+    def asked(self: Catalog) -> State:
+        if away[0]:
+            raise CatalogError("the catalog's database cannot be reached")
+        return state(self)
+
+    monkeypatch.setattr(Catalog, "state", asked)
+    with watching(wh) as steps:
+        assert until(lambda: len(steps) >= 3)
+        away[0] = False
+        assert until(lambda: wh.catalog.state().qt == 2)
+    assert all(isinstance(s, Failed) and s.stage is None for s in steps[:3])

@@ -33,7 +33,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the generated input files, too.")] = False,
     json: Json = False,
 ) -> None:
-    """Take a tour: create, ingest, maintain, query, explain, vacuum."""
+    """Take a tour: create, ingest, maintain, a view, query, explain, a learned layout, vacuum."""
     started = time.perf_counter()
     out = console(stderr=json)
     warehouse = _cleared(Path(folder))
@@ -76,6 +76,10 @@ def _tour(warehouse: Path, inputs: Path, scale: float, out: Console) -> dict[str
         tour = Tour(wh, out, scale)
         tour.create_tables(batches[0])
         _hidden_until_maintained(tour, batches)
+        tour.heading("A view, always exactly as new as its table")
+        tour.create_view()
+        tour.maintain()
+        tour.ask_the_view()
         _late_batch(tour, batches)
         tour.heading("A dozen questions, each to both executors")
         tour.say("   local: in this process, second run. Blocks that cannot match are skipped by key range or min/max.")
@@ -83,6 +87,8 @@ def _tour(warehouse: Path, inputs: Path, scale: float, out: Console) -> dict[str
         tour.compare_totals()
         tour.heading("Why it read what it read")
         tour.explain()
+        tour.heading("The layout follows the queries")
+        tour.learn_a_layout(inputs)
         tour.heading("Garbage and checks")
         tour.clean_up()
         return tour.record
@@ -112,6 +118,8 @@ def _late_batch(tour: Tour, batches: list[Batch]) -> None:
     tour.show_freshness()
     tour.say("After compaction the same question opens fewer deltas:")
     tour.show_deltas()
+    tour.say("The view has the batch, too, for the QT waited for it:")
+    tour.ask_the_view()
     if not 0 < before < after:
         raise ParquetryError(f"the QT showed {before} orders, then {after}; please report this")
 
@@ -126,7 +134,8 @@ def _print_next(out: Console, warehouse: Path, scale: float, took: float) -> Non
         "tables",
         f'sql "SELECT * FROM lineitem WHERE l_orderkey = {key}"',
         f'explain "SELECT count(*) FROM orders WHERE o_orderkey < {key}"',
-        "deltas lineitem",
+        "views",
+        "layout draw lineitem --out lineitem.svg",
         "queries --limit 5",
     ):
         out.print(f"  {where} {text}")

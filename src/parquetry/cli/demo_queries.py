@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,6 +99,26 @@ def spark_questions() -> list[Question]:
             "WHERE day >= DATE '1998-07-01' ORDER BY day",
         ),
     ]
+
+
+def dashboards(scale: float) -> tuple[list[str], Question]:
+    """What dashboards ask of lineitem, five groups of products over some months, never quite the same; and a question
+    that is not among them, only close to some that are."""
+    draw, parts = random.Random(7), max(200, int(200_000 * scale))
+    charts = [(draw.uniform(0.05, 0.9), date(1992, 6, 1) + timedelta(draw.randrange(2000))) for _ in range(5)]
+    *log, asked_next = [
+        _slice(parts, share + draw.uniform(0, 0.004), day + timedelta(draw.randrange(15)), draw.randrange(80, 110))
+        for share, day in [*charts * 12, charts[0]]
+    ]
+    return log, Question("some products over some months", asked_next)
+
+
+def _slice(parts: int, share: float, start: date, days: int) -> str:
+    first, end = int(parts * share), start + timedelta(days)
+    return (
+        "SELECT sum(l_extendedprice) AS revenue FROM lineitem "
+        f"WHERE l_partkey BETWEEN {first} AND {first + parts // 25} AND l_shipdate BETWEEN '{start}' AND '{end}'"
+    )
 
 
 def same_answer(left: pa.Table, right: pa.Table) -> bool:

@@ -20,6 +20,7 @@ from parquetry.priority import in_background
 
 if TYPE_CHECKING:
     from parquetry.maintain.pick import Stage
+    from parquetry.maintain.run import Failed
     from parquetry.warehouse import Warehouse
 
 verbs = typer.Typer()
@@ -75,12 +76,12 @@ def _watch(wh: Warehouse, pause: float, work: Work, json: bool) -> None:
     stop = threading.Event()
     try:
         print("watching; an interrupt ends it", file=sys.stderr, flush=True)
-        for stage in wh.watch(stop, interval_s=pause, progress=work):
-            work.start(str(stage))
+        for step in wh.watch(stop, interval_s=pause, progress=work):
+            work.start(str(step))
             if json:
-                print_json(stage_document(stage))
+                print_json(stage_document(step))
             else:
-                print(stage, flush=True)
+                print(step, flush=True)
     except KeyboardInterrupt:
         stop.set()
 
@@ -104,9 +105,13 @@ def _print_stages(stages: list[Stage], json: bool) -> None:
     print_done(json, document, "\n".join(str(s) for s in stages) or "nothing to do")
 
 
-def stage_document(stage: Stage) -> dict[str, Any]:
+def stage_document(stage: Stage | Failed) -> dict[str, Any]:
     from parquetry.maintain.pick import Compact, Refresh
+    from parquetry.maintain.run import Failed
 
+    if isinstance(stage, Failed):
+        what = None if stage.stage is None else stage_document(stage.stage)
+        return {"stage": "failed", "of": what, "error": str(stage.error), "again_s": stage.again_s}
     if isinstance(stage, Refresh):
         return {
             "stage": "refresh",

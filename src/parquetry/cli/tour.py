@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from parquetry.cli.demo_data import Batch
-from parquetry.cli.demo_queries import Question, key_in_the_middle, questions, same_answer, spark_questions
+from parquetry.cli.demo_queries import (
+    Question,
+    dashboards,
+    key_in_the_middle,
+    questions,
+    same_answer,
+    spark_questions,
+)
 from parquetry.cli.output import counted, size, table_of
 from parquetry.cli.progress import shown
 from parquetry.cli.query import RULE_MEANINGS, stats_line
@@ -15,14 +22,26 @@ from parquetry.cli.show import freshness_line
 from parquetry.errors import ParquetryError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
     from rich.console import Console
 
+    from parquetry.query.result import Result
     from parquetry.warehouse import Warehouse
 
 _ONE_MONTH = (
     "SELECT sum(revenue) AS revenue, sum(orders) AS orders FROM daily_sales "
     "WHERE day BETWEEN DATE '1995-03-01' AND DATE '1995-03-31'"
+)
+_VIEW = (
+    "SELECT o_orderdate, o_orderpriority, sum(o_totalprice) AS revenue, count(*) AS n "
+    "FROM orders GROUP BY o_orderdate, o_orderpriority"
+)
+_CHART = Question(
+    "revenue per year and priority",
+    "SELECT year(o_orderdate) AS y, o_orderpriority, sum(o_totalprice) AS revenue FROM orders "
+    "GROUP BY year(o_orderdate), o_orderpriority ORDER BY y, o_orderpriority",
 )
 
 
@@ -170,6 +189,58 @@ class Tour:
         self.command(f'explain "{query}"')
         steps = self._wh.explain(query).to_json()["steps"]
         self._out.print(table_of(("step", "decided", "why"), [(s["rule"], s["decided"], s["why"]) for s in steps]))
+
+    def create_view(self) -> None:
+        self.command(f'create-view by_day "{_VIEW}"')
+        self._wh.create_view("by_day", _VIEW)
+        self.say("   Nobody has to name it: a query over orders is answered from it when that gives the same rows.")
+
+    def ask_the_view(self) -> None:
+        """One chart from the view and from the table; different answers end the demo with an error."""
+        self.command(f'sql "{_CHART.sql}"')
+        for off in ((), ("views",)):
+            self._wh.sql(_CHART.sql, executor="local", off=off).arrow()
+        view, table = (self._wh.sql(_CHART.sql, executor="local", off=off) for off in ((), ("views",)))
+        _check(_CHART, view.arrow(), table.arrow(), "the view", "its table")
+        self.say(
+            f"   from the view: {view.stats['elapsed_ms']:.1f} ms, {counted(view.stats['rows_scanned'], 'row')} read; "
+            f"from the table (--off views): {table.stats['elapsed_ms']:.1f} ms, "
+            f"{counted(table.stats['rows_scanned'], 'row')}; the same answer"
+        )
+        self.record.setdefault("views", []).append({"view": view.stats, "table": table.stats})
+
+    def learn_a_layout(self, folder: Path) -> None:
+        """From a log of narrow queries to a table that is laid out for them, if the advisor finds that worth it."""
+        log = folder / "dashboard.sql"
+        queries, question = dashboards(self._scale)
+        log.write_text("".join(f"{sql};\n" for sql in queries))
+        before = self._narrow(question)
+        self.command("workload import dashboard.sql")
+        done = self._wh.import_workload(log)
+        self.say(f"   {done.queries} queries, which ask for some products over some months")
+        self.command("relayout lineitem auto")
+        started = time.perf_counter()
+        with shown("relayout lineitem") as work:
+            laid = self._wh.relayout("lineitem", "auto", phase=work.start, progress=work)
+        took = time.perf_counter() - started
+        self.say(f"   {laid.reason}")
+        self.record["relayout"] = {"applied": laid.applied, "learner": laid.learner, "seconds": took}
+        if not laid.applied:
+            return
+        self.say(f"   {laid.rows:,} rows in {counted(laid.blocks, 'block')} by {laid.learner}, in {took:.0f} s")
+        after = self._narrow(question)
+        _check(question, before.arrow(), after.arrow(), "the old layout", "the new one")
+        self.say(
+            f"   a query like those of the log: {size(before.stats['bytes_read'])} read before, "
+            f"{size(after.stats['bytes_read'])} after; {before.stats['elapsed_ms']:.1f} ms before, "
+            f"{after.stats['elapsed_ms']:.1f} ms after; the same answer"
+        )
+
+    def _narrow(self, question: Question) -> Result:
+        self._wh.sql(question.sql, executor="local").arrow()
+        result = self._wh.sql(question.sql, executor="local")
+        result.arrow()
+        return result
 
     def clean_up(self) -> None:
         self.command("vacuum --grace 0")
