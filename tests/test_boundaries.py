@@ -20,7 +20,7 @@ PACKAGE = SOURCE / "parquetry"
 LAYERS = (
     {"errors", "failpoints", "priority", "progress"},
     {"model", "java"},
-    {"spark"},
+    {"spark", "class_archive"},
     {"catalog"},
     {"storage"},
     {"ingest", "workload", "layouts", "views", "splits", "replicas"},

@@ -14,6 +14,7 @@ import time
 import parquetry
 from benchmarks.papers._napa_data import hits
 from parquetry.maintain.pick import Refresh
+from parquetry.maintain.run import Failed
 from parquetry.priority import in_background
 
 
@@ -37,11 +38,15 @@ def main() -> None:
         worker = threading.Thread(target=ingest)
         worker.start()
         end, refreshed = time.monotonic() + seconds, 0
-        for stage in wh.watch(stop, interval_s=0.1):
-            refreshed += isinstance(stage, Refresh)
-            if time.monotonic() >= end:
-                stop.set()
-        worker.join()
+        try:
+            for stage in wh.watch(stop, interval_s=0.1):
+                assert not isinstance(stage, Failed), str(stage)
+                refreshed += isinstance(stage, Refresh)
+                if time.monotonic() >= end:
+                    stop.set()
+        finally:
+            stop.set()
+            worker.join()
         lag = wh.freshness()["lag_s"]
     print(json.dumps({"batches": batches[0], "refreshes": refreshed, "lag s": lag}))
 

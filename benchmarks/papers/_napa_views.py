@@ -117,8 +117,8 @@ def _summary(measured: dict[str, list[float]]) -> dict[str, float]:
 def _under_load(wh: Warehouse, folder: Path, log: list[str], seconds: float, how: str) -> dict[str, Any]:
     """The queries again and again while a process of its own ingests batches and runs the controller.
 
-    It has the lower priority that a background service has (10 steps nicer, or ``maintain --background``); what it got
-    done is part of the result. Work that is always the same is timed by turns with the queries.
+    It runs as ``maintain --background`` does, which is judged, or, as a control, only 10 steps nicer on all cores; what
+    it got done is part of the result. Work that is always the same is timed by turns with the queries.
     """
     program = [sys.executable, "-m", "benchmarks.papers._napa_load"]
     command = [*program, str(folder), str(seconds), str(_BATCH_ROWS), how]

@@ -97,10 +97,14 @@ def judge(results: dict[str, Any]) -> Goals:
         goals.at_least("D4 bytes, table over views", base["mean bytes"] / views["mean bytes"], 10)
         if large["D4"]:
             goals.at_least("D4 p50, table over views", base["p50 ms"] / views["p50 ms"], 10)
-        for how, loaded in zip(LOADS, under_load, strict=True):
-            goals.at_most(f"D4 p99 over p50 under load, {how}", loaded["p99 ms"] / loaded["p50 ms"], 2)
-            of_fixed = loaded["p99 times fixed work"] / loaded["p50 times fixed work"]
-            goals.at_most(f"D4 p99 over p50 under load, {how}, in terms of fixed work", of_fixed, 2)
+        beside = dict(zip(LOADS, under_load, strict=True))
+        loaded = beside["background"]
+        goals.at_most("D4 p99 over p50 under load", loaded["p99 ms"] / loaded["p50 ms"], 2)
+        of_fixed = loaded["p99 times fixed work"] / loaded["p50 times fixed work"]
+        goals.at_most("D4 p99 over p50 under load, in terms of fixed work", of_fixed, 2)
+        # --background must not be bought with less work done: it is full speed, too.
+        done = {how: row["batches"] + row["refreshes"] for how, row in beside.items()}
+        goals.at_least("D4 batches and refreshes, --background over nice", done["background"] / done["nice"], 0.75)
     if d5 := results.get("D5"):
         picked, suggested = d5
         goals.at_most("D5 p99 rows, suggested over hand-picked", suggested["p99 rows"] / picked["p99 rows"], 1)
