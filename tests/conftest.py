@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from parquetry.java import archive_options
+from tests.templates import Templates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
 
-_MANY = 100
-
-# Many tests start a JVM of their own for a few seconds: better compiled code would come too late.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+_MANY = 100  # tests
 
 
 @pytest.fixture(scope="session")
@@ -33,12 +31,19 @@ def spark() -> Iterator[SparkSession]:
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), *([before] if before else [])])
     started = session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    # Some tests start a JVM of their own for a few seconds: better compiled code would come too late.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     yield started
     started.stop()
     if before is None:
         del os.environ["PYTHONPATH"]
     else:
         os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(scope="session")
+def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    return Templates(tmp_path_factory.mktemp("templates"), spark)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -28,6 +28,7 @@ from parquetry.query.engine import RULES
 from parquetry.query.rules.extra import NAME
 from tests.layouts.random_layouts import POOLS, random_interval, random_table, random_tree
 from tests.relayout.test_relayout import batch
+from tests.templates import Templates
 
 ROWS = 4000
 SMALL = {"block_group_rows": 50, "row_group_rows": 1000, "compaction_width": 50}
@@ -66,16 +67,19 @@ def anything(seed: int, count: int) -> list[str]:
 
 
 @pytest.fixture(params=["append", "upsert", "aggregate"])
-def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: Any) -> Iterator[parquetry.Warehouse]:
+def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Iterator[parquetry.Warehouse]:
     """Two deltas in the layout of the key, and a log that asks for the same few places."""
     values = dict.fromkeys(("d", "price", "x"), "max") | {"v": "sum"} if request.param == "aggregate" else None
-    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+
+    def fill(wh: parquetry.Warehouse) -> None:
         wh.create_table("t", batch(0).schema, key=["a", "b", "s"], model=request.param, values=values, settings=SMALL)
         for seed in (1, 2):
             wh.ingest("t", batch(seed), tasks=1)
         wh.maintain()
         for q in asked(3, 30):
             wh.sql(q, executor="local").arrow()
+
+    with templates.copied(f"extra_blocks-{request.param}", tmp_path / "wh", fill) as wh:
         yield wh
 
 

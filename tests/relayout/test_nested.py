@@ -15,19 +15,23 @@ from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import NestedLayout, layout_from_json
 from parquetry.query.engine import RULES
 from tests.relayout.test_relayout import SMALL, batch, queries
+from tests.templates import Templates
 
 NO_PRUNING = [r for r in RULES if r.startswith("prune")]
 
 
 @pytest.fixture(params=["append", "upsert", "aggregate"])
-def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: Any) -> Any:
+def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Any:
     values = dict.fromkeys(("price", "x"), "max") | {"v": "sum"} if request.param == "aggregate" else None
     key = ["a", "d", "b", "s"]
-    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+
+    def fill(wh: parquetry.Warehouse) -> None:
         wh.create_table("t", batch(0).schema, key=key, model=request.param, values=values, settings=SMALL)
         for seed in (1, 2):
             wh.ingest("t", batch(seed), tasks=1)
         wh.maintain()
+
+    with templates.copied(f"nested-{request.param}", tmp_path / "wh", fill) as wh:
         yield wh
 
 

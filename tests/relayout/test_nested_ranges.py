@@ -14,15 +14,17 @@ from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import NestedLayout, layout_from_json
 from tests.relayout.test_nested import NO_PRUNING, answers, later
 from tests.relayout.test_relayout import SMALL, batch
+from tests.templates import Templates
 
 SUMMER = RelayoutOptions(block_rows=80, columns=["a", "s"], range="1992-06-01..1992-07-15", cells=1)
 
 
 @pytest.fixture(params=["append", "upsert", "aggregate"])
-def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: Any) -> Any:
+def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Any:
     values = dict.fromkeys(("price", "x"), "max") | {"v": "sum"} if request.param == "aggregate" else None
     settings = {**SMALL, "file_bytes": 8_000}
-    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+
+    def fill(wh: parquetry.Warehouse) -> None:
         key = ["a", "d", "b", "s"]
         wh.create_table("t", batch(0).schema, key=key, model=request.param, values=values, settings=settings)
         for seed in (1, 2):
@@ -32,6 +34,8 @@ def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: Any) -> Any:
         wh.relayout("t", "kdtree", options=options)
         wh.ingest("t", later(3, 400, 8150, 100), tasks=1)  # a second delta, which has rows of few ranges
         wh.maintain()
+
+    with templates.copied(f"nested_ranges-{request.param}", tmp_path / "wh", fill) as wh:
         yield wh
 
 

@@ -16,6 +16,7 @@ from parquetry.errors import ParquetryError, SchemaError
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.query.engine import RULES
+from tests.templates import Templates
 
 ROWS = 4000
 SMALL = {"block_group_rows": 50, "row_group_rows": 1000, "descriptor_boxes": 3}
@@ -55,13 +56,16 @@ def queries(seed: int, count: int) -> list[str]:
 
 
 @pytest.fixture(params=["append", "upsert", "aggregate"])
-def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: Any) -> Any:
+def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Any:
     values = dict.fromkeys(("d", "price", "x"), "max") | {"v": "sum"} if request.param == "aggregate" else None
-    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+
+    def fill(wh: parquetry.Warehouse) -> None:
         wh.create_table("t", batch(0).schema, key=["a", "b", "s"], model=request.param, values=values, settings=SMALL)
         for seed in (1, 2):
             wh.ingest("t", batch(seed), tasks=1)
         wh.maintain()
+
+    with templates.copied(f"relayout-{request.param}", tmp_path / "wh", fill) as wh:
         yield wh
 
 

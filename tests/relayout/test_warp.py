@@ -24,6 +24,7 @@ from parquetry.model.state import PublishLayout
 from parquetry.query.engine import RULES
 from parquetry.query.workload import workload_of
 from tests.layouts.test_warp import SCHEMA, with_opaque
+from tests.templates import Templates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +45,11 @@ def test_spark_and_numpy_route_alike_and_count_the_same_vectors(spark: SparkSess
 
 
 @pytest.fixture(params=["append", "upsert", "aggregate"])
-def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[parquetry.Warehouse]:
+def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Iterator[parquetry.Warehouse]:
     """Table t to be laid out, and the same rows in table plain."""
     values = dict.fromkeys("sudx", "replace") if request.param == "aggregate" else None
-    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+
+    def fill(wh: parquetry.Warehouse) -> None:
         for name in ("plain", "t"):
             schema = batch(0).schema
             wh.create_table(name, schema, key=["a", "b", "k"], model=request.param, values=values, settings=SMALL)
@@ -55,6 +57,8 @@ def wh(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> I
         for sql in QUERIES:
             wh.sql(sql, executor="local").rows()
         wh.sql(ON_SPARK[-1], executor="spark").rows()
+
+    with templates.copied(f"warp-{request.param}", tmp_path / "wh", fill) as wh:
         yield wh
 
 
