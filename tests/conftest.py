@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from parquetry.java import archive_options
 from tests.templates import Templates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
-
-_MANY = 100  # tests
 
 
 @pytest.fixture(scope="session")
@@ -52,10 +47,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Many starts of Spark are worth an archive of its classes; a single test or two can do without."""
-    starts = [item for item in session.items if item.get_closest_marker("spark")]
-    if len(starts) > _MANY and not session.config.option.collectonly and not archive_options():
-        subprocess.run([sys.executable, "-m", "parquetry.class_archive"], capture_output=True, check=False)

@@ -20,7 +20,7 @@ PACKAGE = SOURCE / "parquetry"
 LAYERS = (
     {"errors", "failpoints", "priority", "progress"},
     {"model", "java"},
-    {"spark", "class_archive"},
+    {"spark"},
     {"catalog"},
     {"storage"},
     {"ingest", "workload", "layouts", "views", "splits", "replicas"},

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +22,6 @@ LEAST_JAVA = 17
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 SECURITY_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 WITHOUT_SECURITY_PACKAGE = 24
-
-_ARCHIVE_MAGIC = bytes.fromhex("a8ab0bf0")  # the first bytes of a whole one: the JVM writes them last
-# Else the JVM prints on stdout which classes an archive leaves out, or that it does not fit.
-QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 SHIM = """#!/bin/sh
 # Starts Java for Spark without the arguments that it has no use for.
@@ -94,25 +89,6 @@ def java_home(java: Path) -> Path:
         if os.access(shim, os.X_OK):  # False on a volume mounted noexec
             return shim.parent.parent
     raise ParquetryError("no folder to keep a small start script for Java in; set XDG_CACHE_HOME to one you can write")
-
-
-def class_archive() -> Path:
-    """Where this Python environment keeps its archive of Spark's classes, if it has one."""
-    return Path(sys.prefix, "share", "parquetry", "spark-classes.jsa")
-
-
-def is_archive(path: Path) -> bool:
-    """Whether the file is there and whole."""
-    try:
-        with path.open("rb") as opened:
-            return opened.read(len(_ARCHIVE_MAGIC)) == _ARCHIVE_MAGIC
-    except OSError:
-        return False
-
-
-def archive_options() -> str:
-    """What to tell the JVM about the archive; nothing if there is none."""
-    return f'"-XX:SharedArchiveFile={class_archive()}" {QUIET}' if is_archive(class_archive()) else ""
 
 
 def _cache_folders() -> Iterator[Path]:

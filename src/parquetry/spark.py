@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parquetry.errors import ParquetryError
-from parquetry.java import archive_options, find_java, java_home
+from parquetry.java import find_java, java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +120,6 @@ def exact_path(path: str) -> str:
 
 def default_settings(master: str, cores: int, memory: int) -> dict[str, str]:
     """Spark's settings for a session that Parquetry starts on a machine of so many cores and bytes of memory."""
-    quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     settings = {
         "spark.app.name": "parquetry",
         # Correctness: one meaning of time, overflow and timestamps wherever the session runs.
@@ -140,7 +139,7 @@ def default_settings(master: str, cores: int, memory: int) -> dict[str, str]:
         # Quiet.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{quiet} {archive_options()}".strip(),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
     }
     if is_local(master):
         low, high = DRIVER_MEMORY_GIB
