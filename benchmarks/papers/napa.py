@@ -109,6 +109,8 @@ def judge(results: dict[str, Any]) -> Goals:
         picked, suggested = d5
         goals.at_most("D5 p99 rows, suggested over hand-picked", suggested["p99 rows"] / picked["p99 rows"], 1)
         goals.at_most("D5 p99 ms, suggested over hand-picked", suggested["p99 ms"] / picked["p99 ms"], 1.1)
+        of_fixed = suggested["p99 times fixed work"] / picked["p99 times fixed work"]
+        goals.at_most("D5 p99 in terms of fixed work, suggested over hand-picked", of_fixed, 1.1)
     return goals
 
 

@@ -63,5 +63,9 @@ class LeaseLost(ParquetryError):
     """A worker's lease ended before its commit; nothing was changed, trying again is safe."""
 
 
+class SparkLost(ParquetryError):
+    """Spark's JVM has ended under a job. Nothing was committed; a new process has a new one."""
+
+
 class StorageError(ParquetryError):
     """A file is missing, damaged, or cannot be written (a full disk, for instance)."""

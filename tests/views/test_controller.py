@@ -17,13 +17,14 @@ import pytest
 
 import parquetry
 from parquetry.catalog import Catalog
-from parquetry.errors import CatalogError, StorageError
+from parquetry.errors import CatalogError, SparkLost, StorageError
 from parquetry.maintain import run
 from parquetry.maintain.pick import Refresh
 from parquetry.maintain.run import Failed, Maintainer
 from parquetry.model.freshness import next_step
 from parquetry.model.profile import PROFILES
 from parquetry.model.state import AddViewDelta, State, TableState
+from parquetry.storage.failure import explain_failure
 from parquetry.warehouse import Warehouse
 from tests.views import without_spark
 from tests.views.random_views import DDL, rows
@@ -293,3 +294,13 @@ def test_the_controller_outlives_a_catalog_that_is_away(
         away[0] = False
         assert until(lambda: wh.catalog.state().qt == 2)
     assert all(isinstance(s, Failed) and s.stage is None for s in steps[:3])
+
+
+def test_the_controller_ends_when_spark_is_gone(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> bool:
+        raise explain_failure(ConnectionRefusedError("Connection refused"), "v")
+
+    monkeypatch.setattr(run, "refresh", refused)
+    without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
+    with pytest.raises(SparkLost, match="Start the command again"):
+        list(maintainer(wh).watch(threading.Event(), 0.01))

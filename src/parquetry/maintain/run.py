@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from parquetry.catalog import Catalog
-from parquetry.errors import CommitConflict, LeaseLost, ParquetryError
+from parquetry.errors import CommitConflict, LeaseLost, ParquetryError, SparkLost
 from parquetry.maintain.compact import compact
 from parquetry.maintain.new_ranges import Workload
 from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick_next
@@ -124,19 +124,24 @@ class Maintainer:
                 continue
             try:
                 done = self._refresh(stage) if isinstance(stage, Refresh) else self._compact(state, stage)
-                self._aside.worked(stage.table_id)
+            except SparkLost:
+                raise
             except ParquetryError as e:
-                done = False
+                busy.add(stage.table_id)
                 yield Failed(stage, e, self._aside.failed(stage.table_id))
-            if not done:
-                busy.add(stage.table_id)  # another worker is on it, or it failed
+                continue
+            if done:
+                self._aside.worked(stage.table_id)
+            else:
+                busy.add(stage.table_id)  # another worker is on it
 
     def watch(self, stop: threading.Event, interval_s: float) -> Iterator[Stage | Failed]:
         """Keeps going until ``stop`` is set; looks for new work every ``interval_s`` seconds.
 
         Under a profile work waits until half of the target lag is used up, and runs in the profile's slots: helpers
         beside this one, which leases keep off each other's tables. A helper that fails leaves its work to the others.
-        Delta bounds follow the query load. What fails is told and tried again, ever less often; the rest goes on.
+        Delta bounds follow the query load. What fails is told and tried again, ever less often; the rest goes on. Only
+        the loss of Spark itself ends it.
         """
         helpers: list[threading.Thread] = []
         ended = threading.Event()
@@ -162,6 +167,8 @@ class Maintainer:
                         if stop.is_set():
                             break
                     pause = interval_s
+                except SparkLost:
+                    raise
                 except ParquetryError as e:
                     pause = min(max(2 * pause, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
                     yield Failed(None, e, pause)

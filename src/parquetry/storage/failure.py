@@ -6,13 +6,15 @@ import re
 from collections.abc import Sequence
 
 from parquetry import errors
-from parquetry.errors import DataError, ParquetryError, StorageError
+from parquetry.errors import DataError, ParquetryError, SparkLost, StorageError
 from parquetry.storage.spark_text import literal
 
 _MARK, _END = "PARQUETRY-DATA<<", ">>"
 _VALUE = literal("value '")
 _SHOWN = 200  # characters of a value or row
 _SHOWN_COLUMNS = 8  # of a row
+# What py4j says when nobody answers, and Spark after its end.
+_SPARK_IS_GONE = ("Answer from Java side is empty", "while connecting to the Java server", "stopped SparkContext")
 _MEND = "nothing was written. Mend the data and ingest it again"
 
 
@@ -47,6 +49,8 @@ def unfit(value: str, column: str, to: str, row: str) -> str:
 def explain_failure(error: Exception, table: str) -> ParquetryError:
     """The one-line error for what a Spark job raised while it read, checked or wrote a batch."""
     text = str(error)
+    if isinstance(error, ConnectionError) or any(sign in text for sign in _SPARK_IS_GONE):
+        return SparkLost(f"Spark ended while it wrote '{table}'; nothing was committed. Start the command again")
     if said := re.search(re.escape(_MARK) + "(.*?)" + re.escape(_END), text, re.S):
         return DataError(f"table '{table}': {' '.join(said[1].split())}; {_MEND}", table=table)
     if raised := re.search(r"^parquetry\.errors\.(StorageError|DataError|SchemaError): (.+)$", text, re.M):
