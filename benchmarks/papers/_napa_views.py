@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import parquetry
 from benchmarks.papers._napa_data import HAND_PICKED, TEMPLATES, log_of
 from benchmarks.papers._napa_warehouse import (
     FixedWork,
@@ -75,36 +78,55 @@ def _make(wh: Warehouse, wanted: dict[str, str]) -> None:
     note(f"{len(wanted)} views, {len(stages)} stages in {time.perf_counter() - started:.0f} s")
 
 
-def dashboards(folder: Path, spark: SparkSession, rows: int, load_s: float) -> dict[str, Rows]:
+def dashboards(folder: Path, spark: SparkSession, rows: int, load_s: float | None) -> dict[str, Rows]:
     """Points 4 and 5: twenty covered templates over the table, eight hand-picked views and at most five suggested ones.
 
-    With the hand-picked views also while another process ingests and maintains as fast as it can.
+    Both sets of views are timed by turns, over two warehouses with the same rows. With ``load_s`` the hand-picked ones
+    also while another process ingests and maintains as fast as it can, for so many seconds.
     """
     wh = filled(folder, spark, rows)
     log = log_of(len(TEMPLATES) * _DRAWS, 2, len(TEMPLATES), even=True)
     base = timed(wh, log)
     note(f"D4: {percentiles(base['ms'], 'ms')} over the table")
     suggested = {s.name: s.sql for s in wh.suggest_views("hits", most=_SUGGESTED).views}
-    found = [{"": "the table", **_summary(base)}]
-    loaded: dict[str, dict[str, Any]] = {}
-    for what, views in ((f"{len(suggested)} suggested views", suggested), ("8 hand-picked views", HAND_PICKED)):
-        _make(wh, dict(views))
-        same_answers(wh, log[: len(TEMPLATES)])
+    wh.close()
+    wh, twin = (parquetry.connect(f, spark=spark) for f in (folder, _twin(folder)))
+    names = "8 hand-picked views", f"{len(suggested)} suggested views"
+    sets = dict(zip(names, (wh, twin), strict=True))
+    for (what, over), views in zip(sets.items(), (HAND_PICKED, suggested), strict=True):
+        _make(over, dict(views))
+        same_answers(over, log[: len(TEMPLATES)])
         for sql in log:
-            assert wh.sql(sql, executor="local").plan.view is not None, f"not covered by the {what}: {sql}"
-        timed(wh, log * 9)  # until small files are in memory and statements prepared
-        measured = _by_turns(wh, log * _CALM_ROUNDS, FixedWork())
-        found.append({"": what, **_beside_fixed(measured), "view rows": sum(v["rows"] for v in wh.views())})
-        note(f"D4: {found[-1]}")
-    for how in LOADS:
-        loaded[how] = {"": f"the same under load ({how})", **_under_load(wh, folder, log, load_s, how)}
-        note(f"D4: {loaded[how]}")
+            assert over.sql(sql, executor="local").plan.view is not None, f"not covered by the {what}: {sql}"
+        timed(over, log * 9)  # until small files are in memory and statements prepared
+    found: Rows = []
+    for what, measured in _by_turns(sets, log * _CALM_ROUNDS, FixedWork()).items():
+        held = sum(v["rows"] for v in sets[what].views())
+        found.append({"": what, **_beside_fixed(measured), "view rows": held})
+        note(f"D5: {found[-1]}")
+    twin.close()
+    shutil.rmtree(twin.folder)
+    loaded: Rows = []
+    for how in LOADS if load_s is not None else ():
+        loaded.append({"": f"the same under load ({how})", **_under_load(wh, folder, log, load_s or 0, how)})
+        note(f"D4: {loaded[-1]}")
         wh.maintain()
         timed(wh, log)
     drop_views(wh)
     wh.close()
-    table, suggestions, picked = found
-    return {"D4": [table, picked, *loaded.values()], "D5": [picked, suggestions]}
+    return {"D5": found} | ({"D4": [{"": "the table", **_summary(base)}, found[0], *loaded]} if loaded else {})
+
+
+def _twin(folder: Path) -> Path:
+    """The same warehouse once more, without its data: files never change once they are published, so links will do."""
+    twin = folder.with_name(folder.name + "-twin")
+    shutil.rmtree(twin, ignore_errors=True)
+
+    def copied(source: str, to: str) -> None:
+        (shutil.copy2 if Path(source).parent == folder else os.link)(source, to)
+
+    shutil.copytree(folder, twin, copy_function=copied)
+    return twin
 
 
 def _summary(measured: dict[str, list[float]]) -> dict[str, float]:
@@ -130,7 +152,7 @@ def _under_load(wh: Warehouse, folder: Path, log: list[str], seconds: float, how
     measured: dict[str, list[float]] = {}
     fixed = FixedWork()
     while loader.poll() is None:
-        for name, values in _by_turns(wh, log, fixed).items():
+        for name, values in _by_turns({how: wh}, log, fixed)[how].items():
             measured.setdefault(name, []).extend(values)
     done = json.loads(loader.communicate()[0])
     assert loader.returncode == 0
@@ -139,12 +161,15 @@ def _under_load(wh: Warehouse, folder: Path, log: list[str], seconds: float, how
     return {**_beside_fixed(measured), **done, "QT moved by": after.qt - before.qt}
 
 
-def _by_turns(wh: Warehouse, log: list[str], fixed: FixedWork) -> dict[str, list[float]]:
-    """The queries by turns with work that is always the same."""
-    found: dict[str, list[float]] = {}
+def _by_turns(arms: dict[str, Warehouse], log: list[str], fixed: FixedWork) -> dict[str, dict[str, list[float]]]:
+    """Every query in one arm after the other, and work that is always the same."""
+    found: dict[str, dict[str, list[float]]] = {arm: {} for arm in arms}
     for sql in log:
-        for name, values in (timed(wh, [sql]) | {"fixed ms": [fixed.ms()]}).items():
-            found.setdefault(name, []).extend(values)
+        one = {arm: timed(wh, [sql]) for arm, wh in arms.items()}
+        same = [fixed.ms()]
+        for arm, figures in one.items():
+            for name, values in (figures | {"fixed ms": same}).items():
+                found[arm].setdefault(name, []).extend(values)
     return found
 
 

@@ -54,7 +54,8 @@ def run(parts: list[str], rows: dict[str, int], queries: int, steps: int, load_s
     if "E1" in parts:
         part("E1", lambda: more_views(work / f"hits-{rows['E1']}", spark, rows["E1"], queries))
     if "D4" in parts or "D5" in parts:
-        part("D4", lambda: dashboards(work / f"hits-{rows['D4']}", spark, rows["D4"], load_s))
+        load = load_s if "D4" in parts else None
+        part("D4", lambda: dashboards(work / f"hits-{rows['D4']}", spark, rows["D4"], load))
     results["settings"]["seconds"] = seconds
     return results
 
