@@ -132,7 +132,7 @@ def default_settings(master: str, cores: int, memory: int) -> dict[str, str]:
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # Above the threshold Spark starts a job to list files whose names and sizes the catalog already knows.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-        # Where in Python a column was made, for Spark's error messages: five calls of the JVM for each of our columns.
+        # Where in Python a column was made, for Spark's error messages: several calls of the JVM for each column.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
