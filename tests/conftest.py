@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fuzz", "random texts and damage (tests/fuzz)")
+    group.addoption("--fuzz-seconds", type=float, help="how long all parts take together; by default few, fixed cases")
+    group.addoption("--fuzz-seed", type=int, default=1, help="which cases; the suite's are those of 1")
+    group.addoption("--fuzz-case", type=int, help="only this case, to repeat a failure")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the run: two local cores, two shuffle partitions."""
