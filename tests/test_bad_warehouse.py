@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -104,9 +105,30 @@ def test_a_half_deleted_warehouse(folder: Path, missing: str, words: list[str]) 
     assert listing(folder) == before, "nothing is made anew over what is left"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "x", "catalog": "catalog.db"}', '{"format": 1}'])
-def test_a_description_that_cannot_be_read(folder: Path, text: str) -> None:
-    (folder / "parquetry.json").write_text(text)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"format": "x", "catalog": "catalog.db"}',
+        b'{"format": 1}',
+        b'{"format": 1, "catalog": 5}',
+        b'{"format": 1, "catalog": ""}',
+        b'{"format": 1e999, "catalog": "catalog.db"}',
+        b'{"format": true, "catalog": "catalog.db"}',
+        b'{"format": 0, "catalog": "catalog.db"}',
+        b'{"catalog": "catalog.db"}',
+    ],
+    ids=lambda c: repr(c[:40]),
+)
+def test_a_description_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "wh"
+    parquetry.connect(folder).close()
+    (folder / "parquetry.json").write_bytes(content)
     refused(lambda: parquetry.connect(folder), WarehouseError, "cannot read", "backup")
 
 
@@ -193,6 +215,56 @@ def test_files_lost_while_a_warehouse_is_open(folder: Path, data_file: Path) -> 
         assert wh.sql(QUERY).rows() == [{"v": sum(range(2000))}]
         data_file.unlink()
         refused(lambda: wh.sql("SELECT max(v) AS v FROM t", executor="local").rows(), StorageError, "verify")
+
+
+def test_a_path_in_the_catalog_that_leads_out_of_the_warehouse_is_never_followed(folder: Path) -> None:
+    outside = folder.parent / "mine.parquet"
+    shutil.copy(next(folder.glob("data/*/*/*.parquet")), outside)
+    with sqlite3.connect(folder / "catalog.db") as db:
+        db.execute("UPDATE parquetry_files SET path = '../../mine.parquet' WHERE path LIKE '%.parquet'")
+    db.close()
+    METADATA.clear()
+    with parquetry.connect(folder) as wh:
+        refused(lambda: wh.sql(QUERY, executor="local").rows(), StorageError, "inside the storage root", "restore")
+        (problem,) = wh.verify()
+        assert "inside the storage root" in problem.what
+        wh.drop_table("t")
+    with parquetry.connect(folder) as wh:
+        refused(lambda: wh.vacuum(grace_s=0), StorageError, "inside the storage root")
+    assert outside.exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "content"),
+    [
+        ("schemas", "body", "{"),
+        ("schemas", "body", "{}"),
+        ("schemas", "body", '{"columns": 7}'),
+        ("schemas", "body", "null"),
+        ("settings", "body", "[]"),
+        ("layouts", "spec", "{"),
+        ("versions", "detail", "{"),
+    ],
+)
+def test_a_damaged_document_in_the_catalog(folder: Path, table: str, column: str, content: str) -> None:
+    with sqlite3.connect(folder / "catalog.db") as db:
+        if table == "layouts":
+            db.execute(
+                "INSERT INTO parquetry_layouts (layout_id, table_id, spec, added_version) VALUES (1, 1, ?, 1)",
+                [content],
+            )
+        else:
+            db.execute(f"UPDATE parquetry_{table} SET {column} = ?", [content])
+    db.close()
+
+    def use() -> None:
+        with parquetry.connect(folder) as wh:
+            wh.history()
+            wh.sql(QUERY, executor="local").rows()
+
+    with pytest.raises(ParquetryError) as caught:
+        use()
+    assert "damaged" in str(caught.value), caught.value
 
 
 # -- an unreachable catalog --------------------------------------------------------------------------

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from sqlalchemy.engine import URL
 
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError, WarehouseError
+from parquetry.storage.durable import make_folders, make_private, publish_private
 
 FORMAT = 1
 _DESCRIPTION = "parquetry.json"
 _CATALOG = "catalog.db"
 _ROOT = "data"
+
+
+# One slash will do: a Path of "s3://bucket" has one. A scheme of one letter is a drive.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # surrogates stand for bytes that are not UTF-8
+
+
+def local_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder that a user named; addresses of other stores are refused, for they would be taken for odd names."""
+    text = os.fspath(path)
+    if not text.strip():
+        raise WarehouseError("no folder is named for the warehouse; give its path")
+    if _UNPRINTABLE.search(text):
+        raise WarehouseError(f"the warehouse's folder {text!r} has a name that is not plain text; choose another")
+    address = _ADDRESS.match(text)
+    if address and address[1].lower() == "file":
+        raise WarehouseError(f"'{text}' is an address; write the folder's path itself, such as /data/warehouse")
+    if address:
+        raise WarehouseError(
+            f"a warehouse cannot be at '{text}': only folders of this machine are supported, not {address[1]}://; "
+            "name a folder (one with such a name as ./NAME)"
+        )
+    return Path(text)
 
 
 def data_root(folder: Path) -> str:
@@ -25,23 +55,37 @@ def open_folder(folder: Path, catalog: str | None, create: bool) -> Catalog:
 
     ``catalog`` or else the environment variable PARQUETRY_CATALOG stands in for the address that the folder remembers.
     """
+    with _explained("open the", folder):
+        if not (folder / _DESCRIPTION).exists():
+            _check_free(folder, create)
+            with _explained("make a", folder):
+                return _make(folder, catalog)
+        address = catalog or os.environ.get("PARQUETRY_CATALOG") or _described(folder)
+        if address == _CATALOG and not (folder / _CATALOG).exists():
+            raise WarehouseError(
+                f"the warehouse '{folder}' is damaged: {_CATALOG} is missing; restore it from a backup"
+            )
+        if not (folder / _ROOT).is_dir():
+            raise WarehouseError(f"the warehouse '{folder}' is damaged: its folder '{_ROOT}' is missing; restore it")
+        return Catalog.open(_url(folder, address))
+
+
+def _described(folder: Path) -> str:
+    """The catalog's address as the folder's description has it."""
     description = folder / _DESCRIPTION
-    if not description.exists():
-        _check_free(folder, create)
-        return _make(folder, catalog)
+    unreadable = WarehouseError(f"cannot read '{description}'; restore it from a backup")
     try:
-        told = json.loads(description.read_text())
-        form, address = int(told["format"]), str(told["catalog"])
-    except (ValueError, KeyError, TypeError, OSError) as e:
-        raise WarehouseError(f"cannot read '{description}'; restore it from a backup") from e
+        told = json.loads(description.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as e:
+        raise unreadable from e
+    form, address = (told.get("format"), told.get("catalog")) if isinstance(told, dict) else (None, None)
+    if type(form) is not int or form < 1:
+        raise unreadable
     if form > FORMAT:
         raise WarehouseError(f"'{folder}' was made by a newer Parquetry (format {form}); upgrade Parquetry")
-    address = catalog or os.environ.get("PARQUETRY_CATALOG") or address
-    if address == _CATALOG and not (folder / _CATALOG).exists():
-        raise WarehouseError(f"the warehouse '{folder}' is damaged: {_CATALOG} is missing; restore it from a backup")
-    if not (folder / _ROOT).is_dir():
-        raise WarehouseError(f"the warehouse '{folder}' is damaged: its folder '{_ROOT}' is missing; restore it")
-    return Catalog.open(_url(folder, address))
+    if not isinstance(address, str) or not address:
+        raise unreadable
+    return address
 
 
 def _check_free(folder: Path, create: bool) -> None:
@@ -63,22 +107,27 @@ def _check_free(folder: Path, create: bool) -> None:
 
 def _make(folder: Path, catalog: str | None) -> Catalog:
     address = catalog or os.environ.get("PARQUETRY_CATALOG") or _CATALOG
-    description = folder / _DESCRIPTION
-    temporary = description.with_suffix(".tmp")
     try:
-        (folder / _ROOT).mkdir(parents=True, exist_ok=True)
+        make_folders(folder / _ROOT)
+        if address == _CATALOG:
+            make_private(folder / _CATALOG)  # it holds the texts of queries; SQLite's other files take after it
         opened = Catalog.create(_url(folder, address))
-        temporary.write_text(json.dumps({"format": FORMAT, "catalog": address}) + "\n")
-        temporary.chmod(0o600)  # a catalog's address may hold a password
-        os.replace(temporary, description)
-    except BaseException as e:
+        # The address may hold a password.
+        publish_private(folder / _DESCRIPTION, json.dumps({"format": FORMAT, "catalog": address}) + "\n")
+    except BaseException:
         _remove_unfinished(folder)
-        if isinstance(e, OSError):
-            raise WarehouseError(
-                f"cannot make a warehouse at '{folder}': {e.strerror}; check the path and space"
-            ) from e
         raise
     return opened
+
+
+@contextmanager
+def _explained(what: str, folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise WarehouseError(
+            f"cannot {what} warehouse at '{folder}': {e.strerror or e}; check the path, permissions and space"
+        ) from e
 
 
 def _remove_unfinished(folder: Path) -> None:
@@ -107,5 +156,6 @@ def _never_used(folder: Path) -> bool:
         opened.close()
 
 
-def _url(folder: Path, address: str) -> str:
-    return f"sqlite:///{(folder / _CATALOG).absolute()}" if address == _CATALOG else address
+def _url(folder: Path, address: str) -> str | URL:
+    # Not as text, in which a question mark would begin parameters and a percent sign a code.
+    return URL.create("sqlite", database=str((folder / _CATALOG).absolute())) if address == _CATALOG else address

@@ -17,7 +17,7 @@ import pyarrow as pa
 from parquetry import report
 from parquetry.catalog import Catalog, definitions
 from parquetry.errors import QueryError
-from parquetry.folder import data_root, open_folder
+from parquetry.folder import data_root, local_folder, open_folder
 from parquetry.ingest.ingest import Ingested, ingest, ingestable
 from parquetry.ingest.sources import check_paths
 from parquetry.ingest.stream import start_stream
@@ -71,7 +71,7 @@ def connect(
     the environment variable PARQUETRY_CATALOG overrides the address that the warehouse remembers.
     ``spark`` is the session to use; without one the first operation that needs Spark starts it.
     """
-    folder = Path(path)
+    folder = local_folder(path)
     return Warehouse(folder, open_folder(folder, catalog, create), spark)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,74 @@ def test_the_environment_names_the_warehouse(
     monkeypatch.setenv("PARQUETRY_WAREHOUSE", str(shell.warehouse))
     assert main(["tables"]) == 0
     assert "sales" in capsys.readouterr().out
+
+
+def failing_with(error: Exception) -> object:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("format"), RecursionError(), OverflowError("a\nb"), RuntimeError("x" * 10_000), OSError(5, "I/O")],
+)
+def test_an_unexpected_error_is_one_line_and_its_details_are_in_the_file_it_names(
+    error: Exception, nowhere: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("parquetry.warehouse.connect", failing_with(error))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    answer = nowhere("sql", "SELECT 1", "--json")
+    assert answer.code == 1
+    assert answer.err.startswith(f"parquetry: unexpected error ({type(error).__name__}")
+    assert answer.err.count("\n") == 1
+    assert len(answer.err) < 1000
+    assert answer.document["kind"] == "Unexpected"
+    (file,) = tmp_path.glob("parquetry-error-*.txt")
+    assert str(file) in answer.err
+    assert file.stat().st_mode & 0o077 == 0
+    told = file.read_text()
+    assert "Traceback" in told
+    assert "SELECT 1" in told
+
+
+def test_details_hold_no_password_and_a_full_disk_takes_nothing_away(
+    nowhere: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("parquetry.warehouse.connect", failing_with(ValueError("postgresql://me:secret@host/db")))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    answer = nowhere("init", "--catalog", "postgresql://me:secret@host/db")
+    assert "secret" not in answer.err
+    (file,) = tmp_path.glob("parquetry-error-*.txt")
+    assert "secret" not in file.read_text()
+    monkeypatch.setattr(tempfile, "mkstemp", failing_with(OSError(28, "No space left on device")))
+    answer = nowhere("tables", "--json")
+    assert answer.code == 1
+    assert "No space left" in answer.document["error"]
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(shell: Shell) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -c 'import sys; from parquetry.cli import main; sys.exit(main())' "
+        f"-w '{shell.warehouse}' tables --json | true",
+        shell=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+
+
+def test_what_the_terminal_cannot_print_is_written_as_codes(shell: Shell) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from parquetry.cli import main; sys.exit(main())",
+         "-w", str(shell.warehouse), "sql", "SELECT 'ü→' AS x FROM sales", "--executor", "gpu→", "--json"],
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"].startswith("unknown executor 'gpu→'")

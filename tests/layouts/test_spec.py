@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import copy
 import json
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,8 +16,20 @@ from parquetry.errors import SchemaError
 from parquetry.layouts.regions import Region, RegionTable, regions
 from parquetry.layouts.route import route_numpy, route_spark, route_sql
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import CurveLayout, Cut, Leaf, TreeLayout, layout_from_json
-from parquetry.model.predicate import Range
+from parquetry.model.layout import (
+    Cluster,
+    CurveLayout,
+    Cut,
+    Feature,
+    FeatureLayout,
+    Groups,
+    LayoutSpec,
+    Leaf,
+    NestedLayout,
+    TreeLayout,
+    layout_from_json,
+)
+from parquetry.model.predicate import IsNull, OneOf, Or, Range
 from parquetry.workload.boxes import to_boxes
 from tests.layouts.random_layouts import POOLS, random_predicate, random_table, random_tree, satisfies, walk
 
@@ -117,3 +134,71 @@ def test_numpy_and_spark_route_every_row_to_the_same_block(spark: SparkSession) 
     routed = frame.select(*[route_spark(s).alias(n) for n, s in {**specs_by_name, "c": curve}.items()]).toArrow()
     for name, spec in {**specs_by_name, "c": curve}.items():
         assert routed[name].to_pylist() == route_numpy(spec, table).tolist(), name
+
+
+# -- damaged specs -----------------------------------------------------------------------------------
+
+
+def feature_layout() -> FeatureLayout:
+    cells = (Cut("a", "<", 5, 1, 2), Leaf(0), Leaf(1))
+    feature = Feature(Or((Range("a", 1, 3), IsNull("b"), OneOf("b", frozenset({"x"})))))
+    return FeatureLayout("warp", ("a", "b"), (feature,), (Cluster(0, cells), Cluster(1)), {0: 0, 1: 1})
+
+
+def grouped_tree() -> TreeLayout:
+    box = Box({"a": Interval(1, 2.5), "d": Interval(date(2020, 1, 1), None)})
+    nodes = (Groups((box,), (1,), 4), Cut("a", "<=", Decimal("1.5"), 2, 3), Leaf(0), Leaf(1), Leaf(2))
+    return TreeLayout("paw", ("a", "d"), nodes, {"block_rows": 10}, extra=(box,))
+
+
+def specs() -> list[LayoutSpec]:
+    curve = CurveLayout("zorder", ("a", "b"), "zorder", 2, {"a": (1, 2, 3), "b": ("x",)}, (2, 5))
+    parts = (replace(grouped_tree(), extra=()), feature_layout())
+    return [feature_layout(), curve, grouped_tree(), NestedLayout("nested", "d", (date(2020, 1, 1),), parts)]
+
+
+def places(document: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything inside a JSON document."""
+    inside = document.items() if isinstance(document, dict) else enumerate(document)
+    for name, value in inside:
+        yield (*here, name)
+        if isinstance(value, dict | list):
+            yield from places(value, (*here, name))
+
+
+def damaged(document: Any, path: tuple[Any, ...], put: Any) -> Any:
+    """The document with something else, or with nothing, at the path."""
+    changed = copy.deepcopy(document)
+    *above, last = path
+    at = changed
+    for step in above:
+        at = at[step]
+    if put is MISSING:
+        del at[last]
+    else:
+        at[last] = put
+    return changed
+
+
+MISSING = object()
+
+
+@pytest.mark.parametrize("spec", specs(), ids=lambda s: s.learner)
+@pytest.mark.parametrize(
+    "put", [MISSING, None, "?", -1, 1e400, [], {}, [[]], {"decimal": "?"}, {"date": "2020-99-99"}], ids=repr
+)
+def test_a_damaged_spec_is_read_or_refused_with_one_error(spec: LayoutSpec, put: Any) -> None:
+    document = json.loads(json.dumps(spec.to_json()))
+    refused = 0
+    for path in places(document):
+        try:
+            layout_from_json(damaged(document, path, put))
+        except SchemaError:
+            refused += 1
+    assert refused >= 10
+
+
+@pytest.mark.parametrize("document", [None, [], 7, "x", {}, {"format": 1}, {"format": float("inf")}])
+def test_what_is_no_spec_at_all_is_refused(document: Any) -> None:
+    with pytest.raises(SchemaError):
+        layout_from_json(document)

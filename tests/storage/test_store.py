@@ -156,3 +156,43 @@ def test_a_slow_store_gives_the_same_bytes(tmp_path: Path) -> None:
     store.write("a", b"abcd")
     assert store.read("a") == b"abcd"
     assert pickle.loads(pickle.dumps(store)).seconds == 0.001
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "a/../../x", "..", "a/..", "/etc/passwd", "a//b", "./a", "a/./b", "a/", "a\0b"]
+)
+def test_a_path_that_leads_elsewhere_is_refused_before_anything_is_touched(path: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    store = Store(str(root))
+    store.write("a/b", b"x")
+    (tmp_path / "x").write_text("mine")
+    for act in (
+        store.read,
+        store.open_input,
+        store.checksum_of,
+        store.size,
+        store.exists,
+        store.url,
+        store.list,
+        store.delete,
+        store.delete_dir,
+        lambda p: store.write(p, b"y"),
+    ):
+        with pytest.raises(StorageError, match="inside the storage root"):
+            act(path)
+    assert (tmp_path / "x").read_text() == "mine"
+    assert [p for p, *_ in store.list()] == ["a/b"]
+
+
+def test_the_root_itself_is_never_removed(store: Store) -> None:
+    store.write("a/b", b"x")
+    with pytest.raises(StorageError):
+        store.delete_dir("")
+    assert store.exists("a/b")
+
+
+@pytest.mark.parametrize("path", ["a/..b", "a/b..", "...", ".hidden", "a b/ü?%#'"])
+def test_odd_names_inside_the_root_are_names(path: str, store: Store) -> None:
+    store.write(path, b"x")
+    assert store.read(path) == b"x"
+    assert [p for p, *_ in store.list()] == [path]

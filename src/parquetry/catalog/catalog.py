@@ -33,7 +33,7 @@ class Catalog:
         self._made = 0  # the newest version that was committed here
 
     @classmethod
-    def create(cls, url: str) -> Catalog:
+    def create(cls, url: str | sa.URL) -> Catalog:
         """Makes an empty catalog at ``sqlite:///FILE`` or ``postgresql://USER@HOST/DATABASE``."""
         db = Database(url)
         try:
@@ -44,7 +44,7 @@ class Catalog:
         return cls(db)
 
     @classmethod
-    def open(cls, url: str) -> Catalog:
+    def open(cls, url: str | sa.URL) -> Catalog:
         """Opens a catalog, bringing one of an older format up to date."""
         db = Database(url)
         if db.path is not None and not db.path.is_file():

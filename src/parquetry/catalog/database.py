@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import threading
 import time
@@ -29,7 +30,7 @@ _VOLATILE = ("PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE")
 class Database:
     """Gives out transactions. Whatever the database says goes to the user as one CatalogError line."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | URL) -> None:
         self._url = _parse(url)
         self.sqlite = self._url.get_backend_name() == "sqlite"
         self._writers: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -121,6 +122,8 @@ class Database:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as e:
             raise CatalogError(self._explain(e)) from e
+        except json.JSONDecodeError as e:
+            raise CatalogError(f"the catalog {self.where} is damaged; restore it from a copy") from e
 
     def _explain(self, error: Exception) -> str:
         said = " ".join(str(getattr(error, "orig", None) or error).split())
@@ -147,10 +150,12 @@ _SIGNS = (
 )
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str | URL) -> URL:
     usage = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    if isinstance(url, str) and url.startswith("postgres://"):
+        url = "postgresql" + url.removeprefix("postgres")
     try:
-        parsed = sa.make_url("postgresql" + url.removeprefix("postgres") if url.startswith("postgres://") else url)
+        parsed = sa.make_url(url)
         backend = parsed.get_backend_name()
     except (sa.exc.ArgumentError, ValueError):
         raise CatalogError(f"the catalog's URL cannot be read; {usage}") from None

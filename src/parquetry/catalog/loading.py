@@ -131,7 +131,7 @@ def refresh_state(conn: sa.Connection, cached: State | None) -> State:
         return cached
     if cached is not None and cached.version < horizon_version:
         cached = None  # rows that were removed since then may have been forgotten
-    return _Reading(conn, version, clock, cached, past=False).state()
+    return _Reading(conn, version, clock, cached, past=False).understood()
 
 
 def state_at(conn: sa.Connection, version: int) -> State:
@@ -140,7 +140,7 @@ def state_at(conn: sa.Connection, version: int) -> State:
     clock = conn.execute(sa.select(sql.versions.c.t).where(sql.versions.c.version == version)).scalar()
     if clock is None or version < horizon:
         raise CatalogError(f"version {version} cannot be read: versions start at {horizon}; choose a newer one")
-    return _Reading(conn, version, clock, None, past=True).state()
+    return _Reading(conn, version, clock, None, past=True).understood()
 
 
 class _Reading:
@@ -157,6 +157,15 @@ class _Reading:
         if cached is not None:
             told = conn.execute(_CHANGED, {"since": cached.version}).one()._mapping
             self.changed = {name for name, changed in told.items() if changed}
+
+    def understood(self) -> State:
+        """The state, or a CatalogError where a row does not say what rows of its table say."""
+        try:
+            return self.state()
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as e:
+            raise CatalogError(
+                f"the catalog is damaged: a row cannot be understood ({type(e).__name__}: {e}); restore it from a copy"
+            ) from e
 
     def state(self) -> State:
         self._tables()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -54,20 +56,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own) and gives its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     as_json = "--json" in given
-    # Interrupted in a call to the JVM, py4j logs a traceback of what is reported below on one line.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _quiet()
     try:
         code = typer.main.get_command(app)(given, prog_name="parquetry", standalone_mode=False)
+        sys.stdout.flush()
     except ParquetryError as e:
         return _report(FAILED, type(e).__name__, str(e), as_json)
     except _UsageError as e:
         verb = e.ctx.command_path if e.ctx else "parquetry"
-        return _report(WRONG_USAGE, "Usage", f"{e.format_message().rstrip('. ')}; see '{verb} --help'", as_json)
+        said = e.format_message().strip().splitlines() or ["a verb is missing"]
+        wrong = "a verb is missing" if said[0].startswith("Usage:") else said[0].rstrip(". ")
+        return _report(WRONG_USAGE, "Usage", f"{wrong}; see '{verb} --help'", as_json)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except Exception as e:
+        from parquetry.cli.unexpected import describe, is_closed_pipe
+
+        if is_closed_pipe(e):
+            return FAILED
+        return _report(FAILED, "Unexpected", describe(e, given), as_json)
     if code == INTERRUPTED:
         return _report(INTERRUPTED, "Interrupted", "interrupted", as_json)
     return code if isinstance(code, int) else DONE
+
+
+def _quiet() -> None:
+    """Nothing is printed but what the verbs and this frame print, and all of that can be printed."""
+    # Interrupted in a call to the JVM, py4j logs a traceback of what is reported on one line.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # libraries warn their callers, not our users
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _report(code: int, kind: str, message: str, as_json: bool) -> int:

@@ -76,18 +76,8 @@ class TreeLayout:
         return sum(isinstance(n, Leaf) for n in self.nodes)
 
     def __post_init__(self) -> None:
-        leaves = [n.block for n in self.nodes if isinstance(n, Leaf)]
-        if leaves != list(range(len(leaves))) or not leaves:
-            raise SchemaError("a tree layout numbers its blocks 0, 1, 2, ... in the order of its leaves")
-        seen = {0}
-        for i, node in enumerate(self.nodes):
-            for child in children(node):
-                if not i < child < len(self.nodes) or child in seen:
-                    raise SchemaError("a tree layout lists each node once, after its parent")
-                seen.add(child)
-        if len(seen) != len(self.nodes):
-            raise SchemaError("a tree layout has a node that nothing leads to")
-        _check_extra(self)
+        _check_tree(self.nodes)
+        _check_columns(self)
 
     def to_json(self) -> dict[str, Any]:
         return {**_head(self), "kind": "tree", "nodes": [_node_to_json(n) for n in self.nodes]}
@@ -114,7 +104,9 @@ class CurveLayout:
     def __post_init__(self) -> None:
         if self.curve not in CURVES or not 1 <= self.bits * len(self.columns) <= 62:
             raise SchemaError(f"a curve layout needs a curve of {', '.join(CURVES)} and at most 62 bits in all")
-        _check_extra(self)
+        if not set(self.columns) <= set(self.boundaries) or list(self.cuts) != sorted(self.cuts):
+            raise SchemaError("a curve layout has boundaries for each of its columns, and ascending cuts")
+        _check_columns(self)
 
     def to_json(self) -> dict[str, Any]:
         boundaries = {c: [value_to_json(v) for v in vs] for c, vs in self.boundaries.items()}
@@ -160,7 +152,7 @@ class NestedLayout:
             raise SchemaError("a nested layout has ascending boundaries and one part more than these")
         if any(part.extra for part in self.parts):
             raise SchemaError("extra blocks belong to a nested layout as a whole, not to its parts")
-        _check_extra(self)
+        _check_columns(self)
 
     def to_json(self) -> dict[str, Any]:
         boundaries = [value_to_json(v) for v in self.boundaries]
@@ -225,9 +217,11 @@ class FeatureLayout:
     def __post_init__(self) -> None:
         if not self.clusters or self.clusters[-1].union != (1 << len(self.features)) - 1:
             raise SchemaError("the last cluster of a feature layout takes unforeseen rows: its union has all features")
-        if any(vector & ~self.clusters[at].union for vector, at in self.vectors.items()):
+        if any(at < 0 or vector & ~self.clusters[at].union for vector, at in self.vectors.items()):
             raise SchemaError("a feature layout sends a vector to a cluster whose union does not cover it")
-        _check_extra(self)
+        for cluster in self.clusters:
+            _check_tree(cluster.cells)
+        _check_columns(self)
 
     def to_json(self) -> dict[str, Any]:
         def cells(nodes: tuple[Node, ...]) -> Any:
@@ -260,9 +254,22 @@ def children(node: Node) -> tuple[int, ...]:
 
 
 def layout_from_json(d: Mapping[str, Any]) -> LayoutSpec:
-    """The spec that ``to_json`` wrote."""
-    if d.get("format") != FORMAT:
-        raise SchemaError(f"layout format {d.get('format')!r} is not known to this release; upgrade parquetry")
+    """The spec that ``to_json`` wrote; a SchemaError for whatever else."""
+    try:
+        if d.get("format") != FORMAT:
+            raise SchemaError(f"layout format {d.get('format')!r} is not known to this release; upgrade parquetry")
+        return _decoded(d)
+    except _UNDECODABLE as e:
+        raise SchemaError(
+            f"a table's layout cannot be read ({type(e).__name__}: {e}); the catalog is damaged: restore it from a copy"
+        ) from e
+
+
+# What decoding may raise where something is missing, of another type, or out of range.
+_UNDECODABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+
+def _decoded(d: Mapping[str, Any]) -> LayoutSpec:
     head = {
         "learner": d["learner"],
         "columns": tuple(d["columns"]),
@@ -278,6 +285,8 @@ def layout_from_json(d: Mapping[str, Any]) -> LayoutSpec:
         values = tuple(value_from_json(v) for v in d["boundaries"])
         parts = tuple(layout_from_json(part) for part in d["parts"])
         return NestedLayout(column=d["column"], boundaries=values, parts=parts, **head)
+    if d["kind"] != "curve":
+        raise SchemaError(f"layout kind {d['kind']!r} is not known to this release; upgrade parquetry")
     boundaries = {c: tuple(value_from_json(v) for v in vs) for c, vs in d["boundaries"].items()}
     return CurveLayout(curve=d["curve"], bits=d["bits"], boundaries=boundaries, cuts=tuple(d["cuts"]), **head)
 
@@ -303,7 +312,27 @@ def _head(spec: LayoutSpec) -> dict[str, Any]:
     }
 
 
-def _check_extra(spec: LayoutSpec) -> None:
+def _check_tree(nodes: Sequence[Node]) -> None:
+    leaves = [n.block for n in nodes if isinstance(n, Leaf)]
+    if leaves != list(range(len(leaves))) or not leaves:
+        raise SchemaError("a tree layout numbers its blocks 0, 1, 2, ... in the order of its leaves")
+    seen = {0}
+    for i, node in enumerate(nodes):
+        for child in children(node):
+            if not i < child < len(nodes) or child in seen:
+                raise SchemaError("a tree layout lists each node once, after its parent")
+            seen.add(child)
+        if isinstance(node, Cut) and (node.op not in ("<", "<=") or node.value is None):
+            raise SchemaError("a tree layout cuts a column by < or <= at a value")
+        if isinstance(node, Groups) and len(node.boxes) != len(node.children):
+            raise SchemaError("a tree layout has as many boxes in a group as children for them")
+    if len(seen) != len(nodes):
+        raise SchemaError("a tree layout has a node that nothing leads to")
+
+
+def _check_columns(spec: LayoutSpec) -> None:
+    if not all(isinstance(c, str) for c in spec.columns):
+        raise SchemaError("the columns of a layout are names")
     if any(c not in spec.columns for box in spec.extra for c in box.intervals):
         raise SchemaError("the extra blocks of a layout are cut on its own columns only")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from parquetry.errors import StorageError
+from parquetry.storage.durable import make_folders, sync
 
 _RENAMING = ("local", "hdfs")  # elsewhere an object appears whole when its stream is closed
 _READ_BYTES = 8 << 20
@@ -111,11 +113,11 @@ class Store:
         return bool(self._located[0].type_name == "local")
 
     def _full(self, path: str) -> str:
-        return f"{self._located[1]}/{path}" if path else self._located[1]
+        return f"{self._located[1]}/{_inside(path)}" if path else self._located[1]
 
     def url(self, path: str) -> str:
         """The address that Spark and DuckDB read: an absolute path for local roots, a URI otherwise."""
-        return self._full(path) if self.local else f"{self.root}/{path}"
+        return self._full(path) if self.local else f"{self.root}/{_inside(path)}"
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -183,7 +185,9 @@ class Store:
         folder, _, name = full.rpartition("/")
         target = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp" if renaming else full
         with _explained(path):
-            if renaming:
+            if self.local:
+                make_folders(folder)
+            elif renaming:
                 fs.create_dir(folder, recursive=True)
             stream = fs.open_output_stream(target, buffer_size=0)
         try:
@@ -203,9 +207,9 @@ class Store:
         if not self.local:
             self._located[0].move(temporary, full)
             return
-        _sync(temporary)
+        sync(temporary)
         os.replace(temporary, full)
-        _sync(os.path.dirname(full))
+        sync(os.path.dirname(full))
 
     def delete(self, path: str) -> None:
         """Removes a file; one that is gone already is no error."""
@@ -213,9 +217,28 @@ class Store:
             self._located[0].delete_file(self._full(path))
 
     def delete_dir(self, path: str) -> None:
-        """Removes a folder with all in it; one that is gone already is no error."""
+        """Removes a folder with all in it, never the root itself; one that is gone already is no error."""
+        if not path:
+            raise _outside(path)
         with _explained(path), suppress(FileNotFoundError):
             self._located[0].delete_dir(self._full(path))
+
+
+def _inside(path: str) -> str:
+    """The path, if it leads to something below the root; catalogs can be damaged, and others may write to them."""
+    if path and ("\0" in path or _STEPS_OUT.search(path)):
+        raise _outside(path)
+    return path
+
+
+_STEPS_OUT = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # a part that is no name: "..", "." or nothing
+
+
+def _outside(path: str) -> StorageError:
+    return StorageError(
+        f"the path {path!r} does not lead to a file inside the storage root; nothing was read or removed there. "
+        "The catalog is damaged: restore it from a copy"
+    )
 
 
 @contextmanager
@@ -226,14 +249,6 @@ def _explained(path: str) -> Iterator[None]:
         raise _missing(path) from e
     except OSError as e:
         raise explain_os_error(e, path) from e
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def explain_os_error(error: OSError, path: str) -> StorageError:
