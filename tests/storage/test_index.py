@@ -254,6 +254,37 @@ def test_concurrent_misses_load_once_and_a_failure_is_not_kept() -> None:
     assert cache.get("bad", lambda: 5, lambda _: 1) == 5
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("where", ["load", "weigh", "keep"])
+def test_an_error_anywhere_in_a_load_leaves_nobody_waiting(error: type[BaseException], where: str) -> None:
+    cache = Cache(1000)
+    started = threading.Event()
+    keep = cache._keep
+
+    def fail(*_: Any) -> Any:
+        started.set()
+        time.sleep(0.05)  # the other one waits by now
+        raise error
+
+    def first() -> None:
+        with pytest.raises(error):
+            cache.get("k", fail if where == "load" else lambda: "lost", fail if where == "weigh" else len)
+
+    if where == "keep":
+        cache._keep = lambda *kept: keep(*kept) if started.is_set() else fail()  # type: ignore[method-assign]
+    found: list[str] = []
+    threads = [threading.Thread(target=first, daemon=True)]
+    threads[0].start()
+    assert started.wait(5)
+    threads.append(threading.Thread(target=lambda: found.append(cache.get("k", lambda: "value", len)), daemon=True))
+    threads[1].start()
+    for t in threads:
+        t.join(5)
+    # It loads by itself what another one could not, and is not told that somebody pressed Ctrl-C.
+    assert found == ["value"]
+    assert cache.get("k", lambda: "again", len) == "value"
+
+
 def test_the_least_recently_used_value_leaves_first() -> None:
     cache = Cache(2)
     loads: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,51 +14,52 @@ METADATA_CACHE_BYTES = 1 << 30
 
 
 class Cache:
-    """Least recently used values leave first. Concurrent misses of one key load it once; a failed load is not kept."""
+    """Least recently used values leave first. Concurrent misses of one key load it once; a failed load is not kept.
+
+    Whoever waits for a load that fails or is interrupted tries by itself: it is never left waiting, nor does it get
+    somebody else's error.
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._loading: dict[Hashable, Future[Any]] = {}
+        self._loading: dict[Hashable, threading.Lock] = {}
         self._bytes = 0
 
     def get(self, key: Hashable, load: Callable[[], T], weigh: Callable[[T], int]) -> T:
         """The value of ``key``, loaded if it is not there. ``weigh`` tells its bytes."""
         with self._lock:
-            hit = self._values.get(key)
-            if hit is not None:
-                self._values.move_to_end(key)
-                value: T = hit[0]
+            if key in self._values:
+                return self._found(key)
+            gate = self._loading.setdefault(key, threading.Lock())
+        with gate:  # a lock, which any way out of the block opens: a future would have to be resolved on each of them
+            try:
+                with self._lock:
+                    if key in self._values:
+                        return self._found(key)
+                value = load()
+                self._keep(key, value, weigh(value))
                 return value
-            waiting = self._loading.get(key)
-            if waiting is None:
-                mine: Future[Any] = Future()
-                self._loading[key] = mine
-        if waiting is not None:
-            shared: T = waiting.result()
-            return shared
-        try:
-            value = load()
-        except BaseException as e:
-            with self._lock:
-                del self._loading[key]
-            mine.set_exception(e)
-            raise
-        self._keep(key, value, weigh(value))
-        mine.set_result(value)
-        return value
+            finally:
+                with self._lock:
+                    if self._loading.get(key) is gate:
+                        del self._loading[key]
 
     def has(self, key: Hashable) -> bool:
         """Whether a value is there now."""
         with self._lock:
             return key in self._values
 
+    def _found(self, key: Hashable) -> Any:
+        self._values.move_to_end(key)
+        return self._values[key][0]
+
     def _keep(self, key: Hashable, value: Any, weight: int) -> None:
         with self._lock:
-            del self._loading[key]
+            _, before = self._values.pop(key, (None, 0))
             self._values[key] = (value, weight)
-            self._bytes += weight
+            self._bytes += weight - before
             while self._bytes > self.capacity_bytes and self._values:
                 _, (_, freed) = self._values.popitem(last=False)
                 self._bytes -= freed
