@@ -65,7 +65,9 @@ def _delta_problems(store: Store, delta: Delta, quick: bool) -> list[str]:
         return problems
     try:
         # Not through the cache: what is on the disk counts.
-        index = IndexReader(lambda at, n: store.read(delta.index.path, at, n), delta.index.bytes)
+        index = IndexReader(
+            lambda at, n: store.read(delta.index.path, at, n), delta.index.bytes, checksum=delta.index.checksum
+        )
         groups = index.row_groups()
     except StorageError as e:
         return [str(e)]

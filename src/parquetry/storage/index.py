@@ -4,6 +4,9 @@ A file is: magic, leaf nodes, inner nodes level by level, footer (JSON), crc32 a
 A leaf node (level 0) holds the data blocks of one row group: ``count``, rows of each, key lengths, keys (uint32, then
 bytes). An inner node is one Arrow record batch without its schema, which follows from the footer's columns. Entry
 ``i`` of a level points to node ``i`` of the level below, so level 1 has one entry per row group of the delta.
+
+Nothing is decoded before its checksum is: the footer's stands behind it, the inner nodes' in the footer, a leaf's in
+its level-1 entry, together with those of the row group's column chunks. Format 1 had the footer's only.
 """
 
 from __future__ import annotations
@@ -25,12 +28,17 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, is_float, is_nested
 
 MAGIC = b"PQX1"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FORMATS = (1, 2)
+"""That can be read."""
 TAIL = struct.Struct("<II4s")  # crc32 and length of the footer, magic
 KEY_BYTES = 1024
 """Longer keys are cut in the index, outwards: a start becomes smaller, an end larger."""
 BOUND_LENGTH = 64
 """Longer strings and binaries are cut in min/max, outwards, so that one wide value cannot bloat the index."""
+
+CARRIED = ("rows", "bytes", "file", "row_group", "block", "boxes", "chunk_crcs", "footer_at", "footer_crc")
+"""What a level-1 entry has of its row group as it is."""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Key = bytes  # a normalized key, or a bound of some
@@ -57,6 +65,9 @@ class RowGroup:
     nulls: Mapping[str, int] = field(default_factory=dict)
     nans: Mapping[str, bool] = field(default_factory=dict)
     boxes: str | None = None  # its precise descriptor as JSON: boxes that together hold all its rows (PW-21)
+    chunk_crcs: bytes | None = None  # crc32 of each of its column chunks in the file, four bytes each; None: unknown
+    footer_at: int | None = None  # where its file has no more row groups: from here to its end all is footer
+    footer_crc: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,12 +117,15 @@ def overlapping(starts: Sequence[Key], ends: Sequence[Key], lo: Key, hi: Key | N
     return range(first, max(first, stop))
 
 
-def stat_schema(columns: Sequence[tuple[str, str]], level: int) -> pa.Schema:
+def stat_schema(columns: Sequence[tuple[str, str]], level: int, version: int = FORMAT_VERSION) -> pa.Schema:
     """The Arrow schema of the inner nodes of a level, for a delta with these (name, type) columns."""
     fields = [("start", pa.binary()), ("end", pa.binary()), ("rows", pa.int64()), ("bytes", pa.int64())]
     if level == 1:
         fields += [("file", pa.int32()), ("row_group", pa.int32()), ("block", pa.int64())]
         fields += [("leaf_offset", pa.int64()), ("leaf_length", pa.int32()), ("boxes", pa.string())]
+    if level == 1 and version > 1:
+        fields += [("leaf_crc", pa.int64()), ("chunk_crcs", pa.binary())]
+        fields += [("footer_at", pa.int64()), ("footer_crc", pa.int64())]
     for name, kind in columns:
         arrow = arrow_type(kind)
         fields.append((f"nulls.{name}", pa.int64()))
@@ -130,19 +144,22 @@ def build_index(groups: Sequence[RowGroup], schema: TableSchema, leaf_capacity: 
     position = len(MAGIC)
     leaves = [_leaf_bytes(g) for g in groups]
     lengths = np.fromiter((len(leaf) for leaf in leaves), np.int64, len(leaves))
-    level = _row_group_level(groups, columns, position + np.cumsum(lengths) - lengths, lengths)
+    level = _row_group_level(groups, columns, position + np.cumsum(lengths) - lengths, leaves)
     pieces += leaves
     position += int(lengths.sum())
     directory: list[list[int]] = []
+    checks: list[list[int]] = []
     fan_out = max(2, inner_capacity)  # a tree of single children would never end
     while True:
-        offsets = [position]
+        offsets, crcs = [position], []
         for at in range(0, level.num_rows, fan_out):
             node = level.slice(at, fan_out).serialize()
             pieces.append(node)
             position += node.size
             offsets.append(position)
+            crcs.append(zlib.crc32(node))
         directory.append(offsets)
+        checks.append(crcs)
         if len(offsets) == 2:
             break
         level = _level_above(level, columns, len(directory) + 1, fan_out)
@@ -157,6 +174,7 @@ def build_index(groups: Sequence[RowGroup], schema: TableSchema, leaf_capacity: 
             "start": _cut_start(groups[0].starts[0]).hex(),
             "end": _cut_end(groups[-1].last).hex(),
             "nodes": directory,  # of each level from 1 up: where its nodes start, and where the last one ends
+            "checks": checks,  # the nodes' crc32
         }
     ).encode()
     pieces += [footer, TAIL.pack(zlib.crc32(footer), len(footer), MAGIC)]
@@ -208,17 +226,15 @@ def read_leaf(data: bytes, ordinal: int, inner: Node) -> Node:
 
 
 def _row_group_level(
-    groups: Sequence[RowGroup], columns: Sequence[tuple[str, str]], offsets: Ints, lengths: Ints
+    groups: Sequence[RowGroup], columns: Sequence[tuple[str, str]], offsets: Ints, leaves: Sequence[bytes]
 ) -> pa.RecordBatch:
     data: dict[str, Any] = {
         "start": [_cut_start(g.starts[0]) for g in groups],
         "end": [_cut_end(g.last) for g in groups],
         "leaf_offset": offsets,
-        "leaf_length": lengths,
-        **{
-            name: [getattr(g, name) for g in groups]
-            for name in ("rows", "bytes", "file", "row_group", "block", "boxes")
-        },
+        "leaf_length": [len(leaf) for leaf in leaves],
+        "leaf_crc": [zlib.crc32(leaf) for leaf in leaves],
+        **{name: [getattr(g, name) for g in groups] for name in CARRIED},
     }
     for name, kind in columns:
         arrow = arrow_type(kind)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import struct
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
@@ -18,8 +17,9 @@ import pyarrow as pa
 from parquetry.errors import StorageError
 from parquetry.model.delta import StoredFile
 from parquetry.storage.cache import METADATA
-from parquetry.storage.index import FORMAT_VERSION, MAGIC, TAIL, Entry, Ints, Node, read_leaf, stat_schema
+from parquetry.storage.index import FORMAT_VERSION, FORMATS, MAGIC, TAIL, Entry, Ints, Node, read_leaf, stat_schema
 from parquetry.storage.store import Store
+from parquetry.storage.store import checksum as checksum_of
 
 _TAIL_READ = 64 << 10  # one read that holds the footer of nearly every index, and the whole of a small one
 
@@ -71,7 +71,10 @@ class IndexReader:
     Levels count from 0, the leaves; the virtual root entry stands above the root node (PP-12).
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int, name: Hashable = None) -> None:
+    def __init__(
+        self, read: Callable[[int, int], bytes], size: int, name: Hashable = None, checksum: str | None = None
+    ) -> None:
+        """``checksum`` is that of the whole file: an index of format 1 has none of its own for its nodes."""
         self._read = read
         self._name = name if name is not None else ("index", next(_serial))
         if size < len(MAGIC) + TAIL.size:
@@ -88,17 +91,28 @@ class IndexReader:
         if zlib.crc32(data) != crc:
             raise self._damaged("its footer has a wrong checksum")
         footer = json.loads(data)
-        if footer["format"] != FORMAT_VERSION:
+        self._format: int = footer["format"]
+        if self._format not in FORMATS:
             raise StorageError(
-                f"index {self._name!r} has format {footer['format']}, this Parquetry reads {FORMAT_VERSION}; "
+                f"index {self._name!r} has format {self._format}, this Parquetry reads {FORMAT_VERSION}; "
                 "use the version that wrote it"
             )
+        if self._format == 1:
+            self._tail_start, self._tail = 0, read(0, size)
+            if checksum != checksum_of(self._tail):
+                raise self._damaged("it has a wrong checksum")
         self.columns: list[tuple[str, str]] = [(name, kind) for name, kind in footer["columns"]]
         self.row_group_count: int = footer["row_groups"]
         self._capacity: int = footer["inner_capacity"]
         self._nodes: list[list[int]] = footer["nodes"]
+        self._checks: list[list[int]] | None = footer.get("checks")
         start, end = bytes.fromhex(footer["start"]), bytes.fromhex(footer["end"])
         self.root = Entry(start, end, footer["rows"], footer["bytes"], self.levels, 0)
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it holds besides nodes."""
+        return len(self._tail)
 
     @property
     def fan_out(self) -> int:
@@ -182,16 +196,16 @@ class IndexReader:
     def _load_row_groups(self) -> RowGroupTable:
         offsets = self._nodes[0]
         data = pa.py_buffer(self._bytes(offsets[0], offsets[-1] - offsets[0]))
-        schema = stat_schema(self.columns, 1)
+        schema = stat_schema(self.columns, 1, self._format)
         spans = zip(offsets, offsets[1:], strict=False)
-        batches = [self._batch(data.slice(a - offsets[0], b - a), schema) for a, b in spans]
+        batches = [self._batch(data.slice(a - offsets[0], b - a), 1, n) for n, (a, b) in enumerate(spans)]
         table = pa.Table.from_batches(batches, schema).combine_chunks()
         return RowGroupTable(table.to_batches()[0], frozenset(name for name, _ in self.columns))
 
     def _load_inner(self, level: int, node: int) -> Node:
         offsets = self._nodes[level - 1]
         data = self._bytes(offsets[node], offsets[node + 1] - offsets[node])
-        batch = self._batch(pa.py_buffer(data), stat_schema(self.columns, level))
+        batch = self._batch(pa.py_buffer(data), level, node)
         sizes = (np.asarray(batch["rows"]), np.asarray(batch["bytes"]))
         return Node(level, node * self._capacity, batch["start"].to_pylist(), batch["end"].to_pylist(), *sizes, batch)
 
@@ -203,16 +217,17 @@ class IndexReader:
         return self._parse_leaf(self._bytes(offset, length), ordinal)
 
     def _parse_leaf(self, data: bytes, ordinal: int) -> Node:
-        try:
-            return read_leaf(data, ordinal, self.entries(1, ordinal // self._capacity))
-        except (struct.error, ValueError) as e:
-            raise self._damaged("a leaf cannot be read") from e
+        inner = self.entries(1, ordinal // self._capacity)
+        assert inner.batch is not None
+        if self._format > 1 and zlib.crc32(data) != inner.batch["leaf_crc"][ordinal - inner.first].as_py():
+            raise self._damaged("a leaf has a wrong checksum")
+        return read_leaf(data, ordinal, inner)
 
-    def _batch(self, data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-        try:
-            return pa.ipc.read_record_batch(data, schema)
-        except (pa.ArrowException, OSError) as e:
-            raise self._damaged("a node cannot be read") from e
+    def _batch(self, data: pa.Buffer, level: int, node: int) -> pa.RecordBatch:
+        # A damaged batch may well be decoded, into something else or into a crash.
+        if self._checks is not None and zlib.crc32(data) != self._checks[level - 1][node]:
+            raise self._damaged("a node has a wrong checksum")
+        return pa.ipc.read_record_batch(data, stat_schema(self.columns, level, self._format))
 
     def _bytes(self, offset: int, length: int) -> bytes:
         if offset >= self._tail_start:
@@ -228,7 +243,8 @@ def open_index(store: Store, file: StoredFile) -> IndexReader:
     """The index stored in ``file``. Index files never change, so a reader is made once per process."""
     name = store.url(file.path)
     read = lambda offset, length: store.read(file.path, offset, length)  # noqa: E731
-    return METADATA.get((name, "reader"), lambda: IndexReader(read, file.bytes, name), lambda _: _TAIL_READ)
+    load = lambda: IndexReader(read, file.bytes, name, file.checksum)  # noqa: E731
+    return METADATA.get((name, "reader"), load, lambda reader: reader.weight)
 
 
 def _node_weight(node: Node) -> int:

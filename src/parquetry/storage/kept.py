@@ -15,7 +15,7 @@ from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.keys import BLOCK_BYTES, block_prefix
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import is_float, is_nested
-from parquetry.storage.index import RowGroup
+from parquetry.storage.index import CARRIED, RowGroup
 from parquetry.storage.index_reader import open_index
 from parquetry.storage.store import Store
 
@@ -38,7 +38,9 @@ def keep_files(
         kinds = ["nulls", *([] if is_nested(c.arrow) else ["min", "max"]), *(["nan"] if is_float(c.arrow) else [])]
         for kind in kinds:
             columns[kind][c.name] = table.stat(kind, c.name, c.arrow).to_pylist()
-    plain = {name: table.batch[name].to_pylist() for name in ("file", "row_group", "rows", "bytes", "block", "boxes")}
+    unknown = [None] * len(table)  # of an index of an earlier format
+    had = table.batch.schema.names
+    plain = {name: table.batch[name].to_pylist() if name in had else unknown for name in CARRIED}
 
     def moved(key: bytes) -> bytes:
         return block_prefix(renumbered(int.from_bytes(key[:BLOCK_BYTES], "big"))) + key[BLOCK_BYTES:]
@@ -64,6 +66,9 @@ def keep_files(
                 nulls=stats["nulls"],
                 nans=stats["nan"],
                 boxes=plain["boxes"][i],
+                chunk_crcs=plain["chunk_crcs"][i],
+                footer_at=plain["footer_at"][i],
+                footer_crc=plain["footer_crc"][i],
             )
         )
     return [KeptFile(delta.files[file], tuple(found)) for file, found in groups.items()]
