@@ -1,4 +1,4 @@
-"""Napa (paper 001): protocols NA-E1 to NA-E4 and NA-E6, upkeep of views, and dashboards under load.
+"""Napa (paper 001): protocols NA-E1 to NA-E4 and NA-E6, refreshes of one delta, and dashboards under load.
 
 D3, D4 and D5 are the points on upkeep, dashboards and suggested views. NA-E5 is tests/views/test_machine.py. Answers
 from views are compared with those of the table before anything is timed.
@@ -88,7 +88,7 @@ def judge(results: dict[str, Any]) -> Goals:
         goals.at_least("E4 deltas per query A over C", e4["A"][merged] / e4["C"][merged], 1)
     if e6 := {r["class"]: r for r in results.get("E6", [])}:
         goals.at_most("E6 shuffles and sorts of class 1", float(e6[1]["shuffles"] + e6[1]["sorts"]), 0)
-        goals.at_most("E6 comparisons class 2 over class 3", e6[2]["comparisons"] / e6[3]["comparisons"], 0.5)
+        goals.at_most("E6 n log n class 2 over class 3", e6[2]["n log n"] / e6[3]["n log n"], 0.5)
     if d3 := results.get("D3"):
         for name in (n for n in d3[0] if n.endswith(", s") and not n.startswith("reading")):
             goals.at_most(f"D3 {name}: twice the table over the table", d3[1][name] / d3[0][name], 1.2)

@@ -27,8 +27,8 @@ from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, O
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.workload import LoggedQuery
+from parquetry.storage.checked_file import CheckedFile, footer_of
 from parquetry.storage.merge import BLOCK
-from parquetry.storage.row_groups import footer_of
 from parquetry.storage.store import Store
 from parquetry.storage.writer import RunWriter
 
@@ -201,7 +201,7 @@ def write(table: pa.Table, spec: LayoutSpec | None, folder: Path) -> Written:
     groups = [g for r in results for g in pickle.loads(r["groups"])]
     sizes: dict[str, int] = {}
     for r in results:
-        footer: pq.FileMetaData = footer_of(store, r["path"])
+        footer: pq.FileMetaData = footer_of(store, CheckedFile(r["path"], r["bytes"], r["checksum"]))
         for g in range(footer.num_row_groups):
             for i in range(footer.num_columns):
                 chunk = footer.row_group(g).column(i)

@@ -24,9 +24,10 @@ from parquetry.splits.delta_index import DeltaIndex
 from parquetry.splits.progressive import Precision, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
+from parquetry.storage.checked_file import CheckedFile
 from parquetry.storage.index import build_index
 from parquetry.storage.merge import BLOCK, ORDER
-from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
 from parquetry.storage.store import Store
 from parquetry.storage.writer import RunWriter
 
@@ -37,6 +38,9 @@ LAYOUT = TreeLayout(
     ("b",),
     (Cut("b", "<", "m", 1, 4), Cut("b", "<", "c", 2, 3), Leaf(0), Leaf(1), Leaf(2)),
 )
+
+
+HAD = {1: frozenset(SCHEMA.names)}
 
 
 def write(store: Store, name: str, rows: pa.Table, layout: TreeLayout | None) -> Delta:
@@ -55,6 +59,10 @@ def write(store: Store, name: str, rows: pa.Table, layout: TreeLayout | None) ->
     files = tuple(StoredFile(r["path"], r["bytes"], "", r["rows"]) for r in results)
     index = StoredFile(f"{name}/index.pqx", len(data), "")
     return Delta(name, 1, 0, 0, 0, rows.num_rows, 0, 1, 7 if layout else 0, index, files)
+
+
+def files_of(index: SnapshotIndex) -> dict[str, CheckedFile]:
+    return {path: index.file(path) for path in index.paths}
 
 
 def table(values: list[tuple[int, str]]) -> pa.Table:
@@ -92,9 +100,8 @@ def test_splits_hold_every_kept_row_once_and_equal_keys_together(
     )
     tasks = assign(found.splits, index, keep, written)
     names = ("a", "b", "v")
-    stored = StoredTable(
-        store, SCHEMA, names, ("INTEGER", "VARCHAR", "INTEGER"), {1: frozenset(names)}, {7: LAYOUT.to_json()}, True
-    )
+    types, had, files = ("INTEGER", "VARCHAR", "INTEGER"), {1: frozenset(names)}, files_of(index)
+    stored = StoredTable(store, SCHEMA, names, types, had, {7: LAYOUT.to_json()}, True, files)
     seen: list[tuple[int, int]] = []
     keys: list[set[tuple[int, str]]] = []
     for task in tasks:
@@ -118,7 +125,7 @@ def test_tasks_by_delta_hold_every_kept_row_once_and_are_even(
     keep = np.ones(len(index), bool)
     keep[np.random.default_rng(ruled_out).integers(0, len(index), ruled_out)] = False
     tasks = assign_by_delta(index, keep, written, splits)
-    stored = StoredTable(store, SCHEMA, ("v",), ("INTEGER",), {1: frozenset(SCHEMA.names)}, {}, True)
+    stored = StoredTable(store, SCHEMA, ("v",), ("INTEGER",), HAD, {}, True, files_of(index))
     rows = [duckdb.sql(rows_of(t, stored)[0]).fetchall() for t in tasks]
     every = [r for part in rows for r in part]
     assert len(every) == len(set(every)) == int(index.rows[keep].sum())
@@ -132,7 +139,7 @@ def test_a_column_that_came_later_is_null_in_older_deltas(tmp_path: Path) -> Non
     index = open_snapshot(store, [delta], SCHEMA)
     keep = np.ones(len(index), bool)
     found = cut_into_splits(DeltaIndex(index, [delta], store, keep), KeyRanges.everything(), Wish(3))
-    stored = StoredTable(store, SCHEMA, ("a", "new"), ("INTEGER", "VARCHAR"), {1: frozenset(SCHEMA.names)}, {}, False)
+    stored = StoredTable(store, SCHEMA, ("a", "new"), ("INTEGER", "VARCHAR"), HAD, {}, False, files_of(index))
     rows = [r for t in assign(found.splits, index, keep, [delta]) for r in duckdb.sql(rows_of(t, stored)[0]).fetchall()]
     assert sorted(rows) == [(i, None) for i in range(50)]
     assert ORDER not in duckdb.sql(rows_of(assign(found.splits, index, keep, [delta])[0], stored)[0]).columns

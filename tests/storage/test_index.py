@@ -21,7 +21,7 @@ from parquetry.model.delta import StoredFile
 from parquetry.model.keys import block_prefix, encode_value, successor
 from parquetry.model.schema import Column, TableSchema
 from parquetry.storage.cache import METADATA, Cache
-from parquetry.storage.index import BOUND_LENGTH, KEY_BYTES, RowGroup, build_index
+from parquetry.storage.index import BOUND_LENGTH, KEY_BYTES, RowGroup, build_index, overlapping
 from parquetry.storage.index_reader import IndexReader, open_index
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.storage.store import checksum
@@ -56,23 +56,29 @@ def make_reader(groups: list[RowGroup], inner_capacity: int = 3) -> IndexReader:
     return reader_of(build_index(groups, SCHEMA, 10, inner_capacity))
 
 
+def found_by(reader: IndexReader, lo: bytes, hi: bytes | None) -> range:
+    """The row groups that may hold keys of ``[lo, hi)``."""
+    table = reader.row_groups()
+    return overlapping(table.starts, table.ends, lo, hi)
+
+
 TEXTS = st.text("ab\x00é", max_size=3)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=60), st.integers(1, 8), st.integers(2, 4), TEXTS, TEXTS)
 @settings(max_examples=200, deadline=None)
-def test_seek_finds_exactly_the_row_groups_that_a_linear_search_finds(
+def test_a_binary_search_finds_exactly_the_row_groups_that_a_linear_one_finds(
     texts: list[str], cut: int, capacity: int, lo: str, hi: str
 ) -> None:
     texts.sort()
     pieces = [texts[i : i + cut] for i in range(0, len(texts), cut)]
     reader = make_reader([group(i, piece) for i, piece in enumerate(pieces)], capacity)
     a, b = key(lo), key(hi)
-    expected = [i for i, p in enumerate(pieces) if key(p[-1]) >= a and key(p[0]) < b and a < b]
-    assert list(reader.seek(a, b)) == expected
-    assert list(reader.seek(a, None)) == [i for i, p in enumerate(pieces) if key(p[-1]) >= a]
+    expected = [i for i, p in enumerate(pieces) if key(p[-1]) >= a and key(p[0]) < b]
+    assert list(found_by(reader, a, b)) == expected
+    assert list(found_by(reader, a, None)) == [i for i, p in enumerate(pieces) if key(p[-1]) >= a]
     holding = [i for i, p in enumerate(pieces) if lo in p]
-    assert set(holding) <= set(reader.seek(a, successor(a)))
+    assert set(holding) <= set(found_by(reader, a, successor(a)))
 
 
 def test_sizes_and_bounds_add_up_on_every_level() -> None:
@@ -103,38 +109,46 @@ def test_sizes_and_bounds_add_up_on_every_level() -> None:
         reader.children(front[0])
 
 
-def test_a_seek_reads_one_node_per_level_and_nothing_twice() -> None:
+def test_the_row_groups_are_one_read_and_a_leaf_is_one_more() -> None:
     groups = [group(i, [f"{i:05d}", f"{i:05d}x"]) for i in range(5_000)]
     data = build_index(groups, SCHEMA, 10, 20)
     log: list[tuple[int, int]] = []
     reader = reader_of(data, log)
     log.clear()
-    assert list(reader.seek(key("00123"), key("00123") + b"\0")) == [123]
-    assert len(log) <= reader.levels - 1
-    assert sum(n for _, n in log) < len(data) / 10
+    assert list(found_by(reader, key("00123"), key("00123") + b"\0")) == [123]
+    assert len(log) == 1
     log.clear()
-    reader.seek(key("00124"), key("00125"))
+    assert list(found_by(reader, key("00124"), key("00125"))) == [124]
     assert log == []
     assert reader.leaf(123).starts == [key("00123")]
-    assert len(log) == 1
+    assert len(log) <= 2  # its parent node, and itself
+    assert sum(n for _, n in log) < len(data) / 10
+
+
+def test_what_is_read_of_the_leaves_is_counted() -> None:
+    groups = [group(i, [f"{i:05d}", f"{i:05d}x"]) for i in range(5_000)]
+    reader = reader_of(build_index(groups, SCHEMA, 10, 20))
+    assert reader.fetch_leaves([7, 9, 4_000]) == 4  # the one between comes with them
+    assert reader.fetch_leaves([7, 8, 9, 4_000]) == 0
+    assert reader.fetch_leaves([]) == 0
 
 
 def test_equal_keys_across_row_groups_are_all_found() -> None:
     reader = make_reader([group(0, ["a", "b", "b", "b"]), group(1, ["b", "b"]), group(2, ["b", "c"])])
-    assert list(reader.seek(key("b"), successor(key("b")))) == [0, 1, 2]
+    assert list(found_by(reader, key("b"), successor(key("b")))) == [0, 1, 2]
     assert reader.leaf(1).ends[0] > reader.leaf(1).starts[0]
 
 
 def test_gaps_between_row_groups_are_known() -> None:
     reader = make_reader([group(0, ["a", "c"]), group(1, ["m", "p"])])
-    assert list(reader.seek(key("d"), key("e"))) == []
-    assert list(reader.seek(key("z"), None)) == []
-    assert list(reader.seek(b"", key("a"))) == []
+    assert list(found_by(reader, key("d"), key("e"))) == []
+    assert list(found_by(reader, key("z"), None)) == []
+    assert list(found_by(reader, b"", key("a"))) == []
 
 
 def test_blocks_come_before_keys() -> None:
     reader = make_reader([group(0, ["m", "z"], block=1), group(1, ["a", "n"], block=2)])
-    assert list(reader.seek(key("n", 2), None)) == [1]
+    assert list(found_by(reader, key("n", 2), None)) == [1]
     assert reader.row_groups().batch["block"].to_pylist() == [1, 2]
 
 
@@ -146,8 +160,8 @@ def test_very_long_keys_are_cut_outwards() -> None:
     assert table.starts == sorted(table.starts)
     assert table.ends == sorted(table.ends)
     for text, holder in ((long + "1", 0), (long + "5", 1), ("z", 2)):
-        assert holder in reader.seek(key(text), key(text) + b"\0")
-    assert 2 not in reader.seek(key(long), key(long + "9"))
+        assert holder in found_by(reader, key(text), key(text) + b"\0")
+    assert 2 not in found_by(reader, key(long), key(long + "9"))
 
 
 def test_bounds_of_long_values_are_cut_outwards() -> None:

@@ -15,8 +15,9 @@ from parquetry.layouts.codec import Numbers
 from parquetry.model.delta import Delta
 from parquetry.model.settings import Settings
 from parquetry.model.types import is_float, is_nested
+from parquetry.storage.checked_file import footer_of
 from parquetry.storage.data_files import DICTIONARY_ROWS, FILE_GROUPS, dictionary_limit
-from parquetry.storage.row_groups import footer_of
+from parquetry.storage.snapshot_index import data_files
 from parquetry.storage.store import Store
 
 _MOST_FOOTERS = 64  # files whose footers are read for today's sizes; they are much alike
@@ -42,11 +43,11 @@ class ColumnBytes:
 
 def stored_column_bytes(store: Store, deltas: Sequence[Delta]) -> ColumnBytes:
     """Bytes per row of every column in the files as they are, by the footers of some of them."""
-    files = [f for d in deltas for f in d.files if not f.extra]
+    files = [(d, i) for d in deltas for i, f in enumerate(d.files) if not f.extra]
     step = max(1, len(files) // _MOST_FOOTERS)
     rows, sizes = 0, dict[str, int]()
-    for f in files[::step]:
-        footer = footer_of(store, f.path)
+    for delta, ordinal in files[::step]:
+        footer = footer_of(store, data_files(store, delta)[ordinal])
         rows += footer.num_rows
         for g in range(footer.num_row_groups):
             group = footer.row_group(g)

@@ -30,14 +30,10 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """``keep`` is True where rows might match. ``skipped_by`` counts each skipped row group at the first proof.
-
-    ``by_statistics`` is what min/max and null counts alone keep of those, which engines find by themselves.
-    """
+    """``keep`` is True where rows might match. ``skipped_by`` counts each skipped row group at the first proof."""
 
     keep: Mask
     skipped_by: dict[str, int]
-    by_statistics: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +84,6 @@ def prune(
         skip("minmax", found.by_minmax)
     if "nulls" in proofs:
         skip("nulls", found.by_both)
-    by_statistics = keep.copy()
     if extra is None:
         layouts = [*older, *([layout] if layout is not None else [])]
         if "region" in proofs and keep.any():
@@ -99,7 +94,7 @@ def prune(
         precise = _precise(index)
         if precise is not None:
             skip("boxes", precise.might_match(to_boxes(predicate).boxes))
-    return Pruned(keep, skipped_by, by_statistics)
+    return Pruned(keep, skipped_by)
 
 
 def _by_blocks(

@@ -19,6 +19,7 @@ from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.follow import Follower
 from parquetry.query.hot_files import NAME as HOLD_ROWS
 from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
+from parquetry.query.local_source import BEYOND_PLAN
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
 from parquetry.query.on_spark import SparkExecutor
@@ -241,5 +242,11 @@ def statistics_of(plan: Plan, measured: dict[str, Any], rows_out: int, run_ms: f
         "splits": measured.get("splits", 1),
         "elapsed_ms": round(plan.plan_ms + run_ms, 3),
         "plan_ms": round(plan.plan_ms, 3),
+        **_beyond(plan, measured["rows_scanned"]),
         **({"scan": measured["scan"]} if "scan" in measured else {}),
     }
+
+
+def _beyond(plan: Plan, rows: int) -> dict[str, float]:
+    """Tells when more was read than the plan keeps, and how many times as much."""
+    return {"beyond_plan": round(rows / plan.rows, 2)} if rows > plan.rows * (1 + BEYOND_PLAN) > 0 else {}

@@ -6,6 +6,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from parquetry.query.local import columns_read
+from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
+from parquetry.query.local_source import ways_to_read
 from parquetry.query.plan import Decision, Plan
 from parquetry.workload.sql_text import parse_query
 
@@ -18,7 +21,7 @@ class Explanation:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        return (*self.plan.decisions, *self._compared())
+        return (*self.plan.decisions, *how_read(self.plan), *self._compared())
 
     def _compared(self) -> list[Decision]:
         """What was read against the least possible: the matching rows, and at least one block of them (3.5-2)."""
@@ -78,6 +81,28 @@ class Explanation:
     def __str__(self) -> str:
         width = max(len(d.rule) for d in self.decisions)
         return "\n".join(f"{d.rule:<{width}}  {d.decided}" + (f"  ({d.why})" if d.why else "") for d in self.decisions)
+
+
+def how_read(plan: Plan) -> list[Decision]:
+    """What is read of each table's files, and by how much that is more than the plan keeps."""
+    found = []
+    for name, t in plan.tables.items():
+        if not t.rows:
+            continue
+        if plan.executor == "spark" and plan.scan is None:
+            rows = t.rows_in_files
+            decided = f"{name}: whole files of {rows:,} rows for {t.rows:,}: {rows / t.rows:.2f} x the plan's"
+            why = "Spark skips below the file by Parquet's min/max alone" if rows > t.rows else ""
+        elif plan.executor == "spark":
+            decided, why = f"{name}: the kept row groups only", ""
+        else:
+            columns = columns_read(t, {c for r in t.refs for c in r.columns})
+            ways = ways_to_read(t, columns, pick=PICK_ROW_GROUPS not in plan.off)
+            decided = f"{name}: {ways.rows:,} rows for {t.rows:,}: {ways.rows / t.rows:.2f} x the plan's"
+            counts = {"whole": len(ways.whole), "by row numbers": len(ways.numbered), "picked": len(ways.picked)}
+            why = f"files: {', '.join(f'{n} {how}' for how, n in counts.items() if n)}"
+        found.append(Decision("read", decided, why))
+    return found
 
 
 def matching_rows_query(sql: str) -> str | None:

@@ -30,9 +30,10 @@ from parquetry.model.state import State, TableState
 from parquetry.query.local_source import numbered_rows
 from parquetry.query.plan import PIECE_ROWS, Piece, Plan, TablePlan
 from parquetry.query.prepared import Held, run
+from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
 from parquetry.storage.merge import ORDER, merge_sql, quote
-from parquetry.storage.row_groups import ROW_NUMBER, footer_of
-from parquetry.storage.snapshot_index import open_snapshot
+from parquetry.storage.row_groups import ROW_NUMBER
+from parquetry.storage.snapshot_index import data_files, open_snapshot
 from parquetry.storage.store import Store
 
 NAME = "hold_rows"
@@ -76,7 +77,7 @@ class HotFiles:
         if NAME in plan.off or not 0 < plan.rows <= _MOST_ROWS:
             return {}
         tables = plan.tables.values()
-        pieces = {piece: t.state.table_id for t in tables for piece in t.pieces}
+        pieces = {piece: t for t in tables for piece in t.pieces}
         if len(pieces) > _MOST_PIECES:
             return {}
         several = {_mergeable(t.deltas): t for t in tables}
@@ -103,7 +104,8 @@ class HotFiles:
         self, table: TableState, deltas: Sequence[Delta], held: Collection[Piece], give_way: Callable[[], None]
     ) -> None:
         known = {path for path, _ in held}
-        new = [piece for path in _files(table) if path not in known for piece in self._pieces(path)]
+        files = {f.path: f for d in table.deltas for f in data_files(self._store, d)}
+        new = [piece for path, file in files.items() if path not in known for piece in self._pieces(file)]
         if len(new) > len(held):
             return  # little of the table was in memory
         with self._lock:
@@ -111,7 +113,7 @@ class HotFiles:
             self._asked.update({piece: max(0, asked - self._asked[piece]) for piece in new})
         for piece in new:
             give_way()
-            self._copy(piece, table.table_id)
+            self._copy(files[piece[0]], piece, table.table_id)
         give_way()
         self._merge(table, deltas)
         give_way()
@@ -120,6 +122,10 @@ class HotFiles:
     def forget(self, state: State) -> None:
         """Copies of files that are gone leave, and what was merged of them, or of fewer than readers have by now."""
         tables = {t.table_id: t for t in state.tables.values()}
+        self._warmed = {table_id: seen for table_id, seen in self._warmed.items() if table_id in tables}
+        there = {path for t in tables.values() for path in _files(t)}
+        with self._lock:
+            self._merging = {files for files in self._merging if there.issuperset(files)}
         for table_id, held in self._by_table().items():
             table = tables.get(table_id)
             files = set() if table is None else _files(table)
@@ -130,8 +136,6 @@ class HotFiles:
                 old = [m for m in mine if len(m) < least or not files >= set(m)]
                 leaving += [self._merged.pop(m) for m in old]
             del leaving  # not under the lock, which queries wait for
-            if table is None:
-                self._warmed.pop(table_id, None)
 
     def wait(self) -> None:
         """Returns when all copies that were asked for are made."""
@@ -145,17 +149,18 @@ class HotFiles:
             self._copies.clear()
             self._merged.clear()
 
-    def _note(self, pieces: Mapping[Piece, int], several: Mapping[tuple[str, ...], TablePlan]) -> None:
+    def _note(self, pieces: Mapping[Piece, TablePlan], several: Mapping[tuple[str, ...], TablePlan]) -> None:
         """Counts that these pieces of tables were asked for; copies and merges what is worth it by now."""
         if len(self._asked) > _MOST_COUNTED:
             self._asked.clear()
         self._asked.update(list(pieces))
-        for piece, table_id in pieces.items():
+        for piece, t in pieces.items():
             if piece in self._copies:
                 self._copies.move_to_end(piece)
             # Asked for the second, fourth, eighth... time: one for which there was no room may have it later.
             elif self._asked[piece] >= _LEAST_ASKED and self._asked[piece].bit_count() == 1:
-                self._last = self._copier.submit(self._copy, piece, table_id)
+                assert t.index is not None
+                self._last = self._copier.submit(self._copy, t.index.file(piece[0]), piece, t.state.table_id)
         for files in several.keys() - self._merged.keys() - self._merging:
             if files and all((path, 0) in self._copies for path in files):
                 self._merging.add(files)
@@ -213,21 +218,20 @@ class HotFiles:
                 found.setdefault(copy.table_id, []).append(piece)
         return found
 
-    def _pieces(self, path: str) -> dict[Piece, list[int]]:
+    def _pieces(self, file: CheckedFile) -> dict[Piece, list[int]]:
         """The pieces of a file, with their row groups."""
-        footer, first = footer_of(self._store, path), 0
+        footer, first = footer_of(self._store, file), 0
         found: dict[Piece, list[int]] = {}
         for g in range(footer.num_row_groups):
-            found.setdefault((path, first // PIECE_ROWS), []).append(g)
+            found.setdefault((file.path, first // PIECE_ROWS), []).append(g)
             first += footer.row_group(g).num_rows
         return found
 
-    def _copy(self, piece: Piece, table_id: int) -> None:
+    def _copy(self, file: CheckedFile, piece: Piece, table_id: int) -> None:
         import duckdb
 
-        path, _ = piece
         try:
-            footer, groups = footer_of(self._store, path), self._pieces(path)[piece]
+            footer, groups = footer_of(self._store, file), self._pieces(file)[piece]
             weight = _weight(footer.schema.to_arrow_schema(), [footer.row_group(g) for g in groups])
             with self._lock:
                 there = weight > _MOST_PIECE_BYTES or piece in self._copies
@@ -236,7 +240,8 @@ class HotFiles:
                 return
             del leaving
             before, own = (sum(footer.row_group(g).num_rows for g in part) for part in (range(groups[0]), groups))
-            rows = numbered_rows(self._store.url(path), [(before, before + own - 1)])
+            check_chunks(self._store, file, groups, footer.schema.to_arrow_schema().names)
+            rows = numbered_rows(self._store.url(file.path), [(before, before + own - 1)])
             held = self._hold(f"SELECT * EXCLUDE {ROW_NUMBER} FROM {rows}")
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it

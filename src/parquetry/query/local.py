@@ -58,7 +58,11 @@ class LocalExecutor:
             table = self._execute(text, sources, plan)
         except (duckdb.Error, pa.ArrowException, OSError) as e:
             first = str(e).splitlines()[0]
-            failed = any(s.error for s in sources)
+            errors = [s.error for s in sources if s.error is not None]
+            for told in errors:
+                if isinstance(told, StorageError):  # DuckDB has wrapped it
+                    raise told from None
+            failed = bool(errors)
             if not isinstance(e, duckdb.Error) or isinstance(e, duckdb.IOException) or failed:
                 unreadable = f"cannot read a data file: {first}; run 'parquetry verify' to see what is affected"
                 raise find_damage(plan, self._store) or StorageError(unreadable) from e
@@ -112,8 +116,7 @@ class LocalExecutor:
         else:
             cursor = self._cursor(threads, profiled=not at_once)
             streams = {name: stream for s in sources for name, stream in s.streams.items()}
-            made = run(cursor, "execute", text, held, **streams) if at_once else cursor.sql(text)
-            table = made.to_arrow_table()
+            table = run(cursor, "execute" if at_once else "sql", text, held, **streams).to_arrow_table()
         if not read:
             read.update(measured(cursor, sources, self._store))
         read.setdefault("rows_out", table.num_rows)

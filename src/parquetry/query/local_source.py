@@ -1,18 +1,21 @@
-"""What the local executor reads: whole files through DuckDB's own reader, or picked row groups as Arrow data.
+"""What the local executor reads: exactly the kept row groups of every file, whichever way is sooner done.
 
-DuckDB skips row groups by min/max, not by regions or precise boxes, and looks at every row group of a file to do so.
-Where a plan keeps few rows, handing it exactly the kept row groups reads fewer bytes and is sooner done. Where it keeps
-more than a few, but fewer than min/max would, DuckDB is told the numbers of their rows, by which it skips as well.
+DuckDB skips row groups by Parquet's min/max alone: not by regions or precise boxes, and not by floats, which have none.
+So a file of which a plan keeps some is read by us and handed over as Arrow data, or by DuckDB, which is told the
+numbers of the rows and skips by them as well. A file that is kept whole, or nearly so, DuckDB reads as it is.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,19 +24,27 @@ import pyarrow as pa
 from parquetry.model.distinct import SKETCH_TYPE
 from parquetry.query.plan import TablePlan
 from parquetry.query.prepared import Held
+from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
 from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups, row_group_sizes
 from parquetry.storage.store import Store
 
 NAME = "pick_row_groups"
 
-# Rough milliseconds, measured on lineitem with row groups of 1,024 to 122,880 rows; only the order matters.
-_FILES_MS, _FILES_PER_FILE, _FILES_PER_GROUP, _FILES_PER_VALUE = 2.5, 0.05, 0.02, 0.6e-5
-_NUMBERED_PER_FILE = 0.4
-_MOST_NUMBERED = 32  # files that are read one by one, and ranges of rows in all of them
-_PICKED_MS, _PICKED_PER_FILE, _PICKED_PER_GROUP, _PICKED_PER_VALUE = 2.6, 0.1, 0.08, 2.8e-5
+BEYOND_PLAN = 0.1
+"""So much more than the kept rows may be read of a file to read it whole: DuckDB's own reader is the fastest."""
+
+# Rough milliseconds of a file, measured with row groups of 1,300 to 122,880 rows; only the order matters. DuckDB
+# compares every range of rows with every row group of the file.
+_NUMBERED_MS, _NUMBERED_PER_GROUP, _NUMBERED_PER_RANGE = 0.4, 0.03, 0.012
+_PICKED_MS, _PICKED_PER_GROUP, _PICKED_PER_CHUNK = 0.1, 0.02, 0.01
+_NUMBERED_PER_VALUE, _PICKED_PER_VALUE = (1.2e-5, 3e-5), (1.4e-5, 6e-5)  # of a fixed width, of any length
 _FEW_VALUES = 150_000  # are read sooner than handed to other threads
-_PLAIN_PER_VALUE = 0.9e-5  # of columns with plain types
+_MANY_VALUES = 8 << 20  # would take too much memory at once
+_PIECE_ROWS = 1 << 18  # are read at once
+_CORES = os.cpu_count() or 1
+
+Piece = tuple[str, list[int]]  # row groups of a file
 
 
 @dataclass
@@ -46,38 +57,95 @@ class Source:
     held: list[Held] = field(default_factory=list)  # it names these, which hold all the rows
     merged: bool = False  # or there is nothing to merge
     streams: dict[str, pa.RecordBatchReader | pa.Table] = field(default_factory=dict)
+    in_files: tuple[int, int] = (0, 0)  # row groups and rows that DuckDB is to read from files
     bytes: int = 0
     rows: int = 0
     groups: int = 0
     error: Exception | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def counted(self) -> bool:
         """Whether what it reads is counted here: DuckDB need not be asked."""
-        return bool(self.held or self.streams) or not self.table.files
+        return not self.in_files[0]
 
     @property
     def small(self) -> bool:
         """Whether one thread is as soon done with it as several."""
         few = self.table.rows * len(self.columns) <= _FEW_VALUES
-        return bool(self.held) or not self.table.files or bool(self.streams) and few
+        return bool(self.held) or not self.table.files or self.counted and few
 
 
 def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, int]:
-    """What was really read: picked row groups as counted here, whole files as DuckDB counted them."""
+    """What was really read: picked row groups as counted here, files as DuckDB counted them."""
     for s in sources:
         if s.held:
             _count_kept(s, store)
-    whole = [s.table for s in sources if not s.counted]
     size, rows, groups = (sum(getattr(s, n) for s in sources) for n in ("bytes", "rows", "groups"))
-    if whole:
+    told, told_rows = (sum(s.in_files[i] for s in sources) for i in (0, 1))
+    if told:
         profile = json.loads(cursor.get_profiling_information(format="json"))
-        scanned, kept = _sum_of(profile.get("operator", []), "row_groups_scanned"), sum(t.groups_read for t in whole)
+        scanned = _sum_of(profile.get("operator", []), "row_groups_scanned")
         size += int(profile.get("io", {}).get("total_bytes_read", 0))
-        rows += round(sum(t.rows for t in whole) * scanned / kept) if kept else 0
+        rows += round(told_rows * scanned / told)
         groups += scanned
     files = sum(len(s.table.files) for s in sources)
     return {"bytes_read": size, "rows_scanned": rows, "blocks_read": groups, "files_read": files}
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How each file of a plan is read: whole, by the numbers of its rows, or its kept row groups picked."""
+
+    whole: frozenset[str] = frozenset()
+    numbered: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
+    picked: Mapping[str, list[int]] = field(default_factory=dict)
+    rows: int = 0  # all that is read
+
+
+def ways_to_read(t: TablePlan, names: Sequence[str], *, pick: bool) -> Ways:
+    """The soonest way for each file that reads no more than the plan keeps of it, or hardly more."""
+    if not pick or t.index is None or t.keep is None:
+        return Ways(t.files, rows=t.rows_in_files)
+    index, groups, ranges = t.index, t.row_groups(), t.row_ranges()
+    rows_of = np.bincount(index.path_of, index.rows, len(index.paths))
+    ordinal = {path: i for i, path in enumerate(index.paths)}
+    whole: set[str] = set()
+    numbered: dict[str, list[tuple[int, int]]] = {}
+    picked: dict[str, list[int]] = {}
+    read = 0
+    can_number = ROW_NUMBER not in {n.lower() for n in t.state.schema.names}
+    for path, kept in groups.items():
+        at = ordinal[path]
+        rows = sum(b - a + 1 for a, b in ranges[path])
+        read += rows
+        if index.file(path).small:
+            picked[path] = kept  # one read, which DuckDB would take several for
+        elif rows_of[at] <= rows * (1 + BEYOND_PLAN):
+            whole.add(path)
+            read += int(rows_of[at]) - rows
+        elif can_number and _numbering_pays(
+            t, names, in_file=int(index.groups_of_path[at]), ranges=len(ranges[path]), kept=len(kept), rows=rows
+        ):
+            numbered[path] = ranges[path]
+        else:
+            picked[path] = kept
+    return Ways(frozenset(whole), numbered, picked, read)
+
+
+def _numbering_pays(t: TablePlan, names: Sequence[str], *, in_file: int, ranges: int, kept: int, rows: int) -> bool:
+    """Whether DuckDB is sooner done with the rows of a file by their numbers than we are who pick row groups."""
+    fixed = sum(_has_fixed_width(t.state.schema.column(n).arrow) for n in names)
+    kinds = fixed, len(names) - fixed
+    numbered = _NUMBERED_MS + in_file * (_NUMBERED_PER_GROUP + _NUMBERED_PER_RANGE * ranges)
+    picked = _PICKED_MS + kept * (_PICKED_PER_GROUP + _PICKED_PER_CHUNK * len(names))
+    numbered += rows * sum(n * ms for n, ms in zip(kinds, _NUMBERED_PER_VALUE, strict=True))
+    picked += rows * sum(n * ms for n, ms in zip(kinds, _PICKED_PER_VALUE, strict=True))
+    return numbered < picked
+
+
+def _has_fixed_width(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
 
 
 def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, list[Held]]) -> Source:
@@ -87,13 +155,13 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, h
     ``pick`` allows row groups to be picked; ``hot`` holds all its rows in memory, by path. A column that a delta is too
     old to have is null there.
     """
-    pick = pick and not hot
-    groups = t.row_groups() if pick and _picking_pays(t, names) else {}
-    numbered = t.row_ranges() if pick and not groups and _numbering_pays(t, len(names)) else {}
+    ways = Ways() if hot else ways_to_read(t, names, pick=pick)
     files = [(place, d, f.path) for place, d in enumerate(t.deltas) for f in d.files if f.path in t.files]
     # What holds several files is read once, as if it were the last of them.
     held = {h: (place, d) for place, d, path in files for h in (hot[path] if hot else ())}
     source = Source("", t, names, list(held), merged=not t.merge or len(held) == 1)
+    if not hot:
+        source.in_files = _check_files(t, names, store, ways)
     scans: dict[tuple[int, int], list[str]] = {}
     for place, d, read in [(*at, h.name) for h, at in held.items()] if hot else files:
         scans.setdefault((0 if source.merged else place, d.schema_id), []).append(read)
@@ -102,24 +170,42 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, h
         had = set(t.state.schemas[schema_id].names)
         columns = [quote(n) if n in had else f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names]
         ordered = [] if source.merged else [f"{place} AS {ORDER}"]
-        if groups:
+        relations = (
+            list(paths) if hot else [numbered_rows(store.url(p), r) for p in paths if (r := ways.numbered.get(p))]
+        )
+        if whole := [store.url(p) for p in paths if p in ways.whole]:
+            relations.append(_reading(whole))
+        if groups := {p: ways.picked[p] for p in paths if p in ways.picked}:
             name = f"__picked_{t.state.table_id}_{len(selects)}"
             stored = [n for n in names if n in had] or [t.state.schema.key[0]]
-            picked = _table if _plain(t, stored) else _stream
-            source.streams[name] = picked(source, store, {p: groups[p] for p in paths}, stored)
-            relations = [name]
-        elif hot:
-            relations = paths
-        elif numbered:
-            relations = [numbered_rows(store.url(p), numbered[p]) for p in paths]
-        else:
-            relations = [_reading(store.url(p) for p in paths)]
+            source.streams[name] = _picked(source, store, groups, stored)
+            relations.append(name)
         selects += [f"SELECT {', '.join(columns + ordered)} FROM {relation}" for relation in relations]
     if not selects:
         columns = [f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]
         selects = [f"SELECT {', '.join(columns)} WHERE false"]
     source.sql = " UNION ALL ".join(selects)
     return source
+
+
+def _check_files(t: TablePlan, names: Sequence[str], store: Store, ways: Ways) -> tuple[int, int]:
+    """Checks what DuckDB is going to read, which does not do so itself; and counts its row groups and rows."""
+    if t.index is None:
+        return 0, 0
+    index, kept = t.index, t.row_groups()
+    wanted: dict[str, Sequence[int]] = {path: kept[path] for path in ways.numbered}
+    rows = sum(b - a + 1 for ranges in ways.numbered.values() for a, b in ranges)
+    whole = np.array([path in ways.whole for path in index.paths])[index.path_of]
+    ordinals = np.bincount(index.path_of, minlength=len(index.paths))
+    wanted |= {path: range(int(n)) for path, n in zip(index.paths, ordinals, strict=True) if path in ways.whole}
+    jobs = [partial(check_chunks, store, index.file(path), groups, names) for path, groups in wanted.items()]
+    for _ in map(_call, jobs) if len(jobs) == 1 else _readers().map(_call, jobs):
+        pass
+    return sum(map(len, wanted.values())), rows + int(index.rows[whole].sum())
+
+
+def _call(job: Callable[[], None]) -> None:
+    job()
 
 
 def _reading(urls: Iterable[str], options: str = "") -> str:
@@ -134,31 +220,6 @@ def numbered_rows(url: str, ranges: Sequence[tuple[int, int]]) -> str:
     return f"{_reading([url], f', {ROW_NUMBER} = true')} WHERE {within}"
 
 
-def _numbering_pays(t: TablePlan, columns: int) -> bool:
-    """Whether it is worth its while to say which rows DuckDB shall read, beyond what it finds out by min/max."""
-    if t.index is None or t.keep is None or ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
-        return False
-    spared = _FILES_PER_VALUE * (t.rows_by_statistics - t.rows) * columns
-    return t.groups_read <= _MOST_NUMBERED and spared > _NUMBERED_PER_FILE * len(t.files)
-
-
-def _picking_pays(t: TablePlan, names: Sequence[str]) -> bool:
-    """Whether reading the kept row groups only is expected to be sooner done than DuckDB over their files."""
-    if t.index is None or t.keep is None:
-        return False
-    in_files = int(t.index.groups_of_path[np.unique(t.index.path_of[t.keep])].sum())
-    files, columns = len(t.files), len(names)
-    whole = (
-        _FILES_MS
-        + _FILES_PER_FILE * files
-        + _FILES_PER_GROUP * in_files
-        + _FILES_PER_VALUE * t.rows_by_statistics * columns
-    )
-    per_value = _PLAIN_PER_VALUE if _plain(t, names) else _PICKED_PER_VALUE
-    picked = _PICKED_MS + _PICKED_PER_FILE * files + _PICKED_PER_GROUP * t.groups_read + per_value * t.rows * columns
-    return picked < whole
-
-
 def _plain(t: TablePlan, names: Sequence[str]) -> bool:
     """Whether filters on these columns mean the same in an Arrow table's scan, into which DuckDB pushes them.
 
@@ -171,64 +232,85 @@ def _is_plain(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_string(kind))
 
 
-def _table(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.Table:
-    """The picked rows at once, files side by side if they are worth a thread: sooner done than a stream, which is read
-    with one thread."""
-    threads = map if source.table.rows * len(columns) <= _FEW_VALUES else _readers().map
-    read = list(threads(lambda path: read_row_groups(store, path, groups[path], columns), groups))
-    first, *more = (
-        _counted(source, rows, size, len(groups[path])) for path, (rows, size) in zip(groups, read, strict=True)
-    )
-    return pa.concat_tables([first, *(rows.cast(first.schema) for rows in more)])
+def _picked(
+    source: Source, store: Store, groups: Mapping[str, list[int]], columns: Sequence[str]
+) -> pa.Table | pa.RecordBatchReader:
+    """The picked rows, read in pieces by as many threads as there are cores if they are worth it.
+
+    A table if filters mean the same in its scan, and a stream else, into which DuckDB pushes none.
+    """
+    index = source.table.index
+    assert index is not None
+
+    def read(piece: Piece) -> pa.Table:
+        path, ordinals = piece
+        rows, size = read_row_groups(store, index.file(path), ordinals, columns)
+        with source.lock:
+            source.bytes += size
+            source.rows += rows.num_rows
+            source.groups += len(ordinals)
+        return rows
+
+    pieces = [(path, part) for path, kept in groups.items() for part in _pieces(store, index.file(path), kept)]
+    values = source.table.rows * len(columns)
+    tables = map(read, pieces) if values <= _FEW_VALUES else _ahead(read, pieces)
+    first = next(tables)
+    if values <= _MANY_VALUES and _plain(source.table, columns):
+        return pa.concat_tables([first, *(rows.cast(first.schema) for rows in tables)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from first.to_batches()
+        try:
+            for rows in tables:
+                yield from rows.cast(first.schema).to_batches()
+        except Exception as e:
+            source.error = e
+            raise
+
+    return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+
+def _pieces(store: Store, file: CheckedFile, groups: Sequence[int]) -> list[list[int]]:
+    """The row groups in parts of a bounded number of rows."""
+    footer = footer_of(store, file)
+    found: list[list[int]] = []
+    room = 0
+    for g in groups:
+        rows = footer.row_group(g).num_rows
+        if room < rows:
+            found.append([])
+            room = _PIECE_ROWS
+        found[-1].append(g)
+        room -= rows
+    return found
+
+
+def _ahead(read: Callable[[Piece], pa.Table], pieces: Iterable[Piece]) -> Iterator[pa.Table]:
+    """What is read of the pieces, in order, while the next ones are being read."""
+    waiting: deque[Future[pa.Table]] = deque()
+    rest = iter(pieces)
+    waiting.extend(_readers().submit(read, piece) for piece in islice(rest, _CORES + 1))
+    while waiting:
+        rows = waiting.popleft().result()
+        waiting.extend(_readers().submit(read, piece) for piece in islice(rest, 1))
+        yield rows
 
 
 @lru_cache(maxsize=1)
 def _readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="row-groups")
+    return ThreadPoolExecutor(_CORES, thread_name_prefix="row-groups")
 
 
 def _count_kept(source: Source, store: Store) -> None:
     """Counts the kept row groups as if they were read: what a query costs does not depend on what lies in memory."""
     t, kept = source.table, source.table.row_groups()
+    assert t.index is not None
     for path in t.files:
-        rows, sizes = row_group_sizes(store, path, tuple(source.columns))
+        rows, sizes = row_group_sizes(store, t.index.file(path), tuple(source.columns))
         ordinals = kept.get(path, []) if t.keep is not None else range(len(rows))
         source.rows += sum(rows[g] for g in ordinals)
         source.bytes += sum(sizes[g] for g in ordinals)
         source.groups += len(ordinals)
-
-
-def _counted(source: Source, rows: pa.Table, size: int, groups: int) -> pa.Table:
-    source.bytes += size
-    source.rows += rows.num_rows
-    source.groups += groups
-    return rows
-
-
-def _stream(source: Source, store: Store, groups: dict[str, list[int]], columns: Sequence[str]) -> pa.RecordBatchReader:
-    """The picked rows file by file, read as they are asked for. A stream, not a table: DuckDB would push filters into
-    a table's scan, where NaN compares otherwise."""
-    files = iter(groups.items())
-
-    def read() -> pa.Table:
-        path, ordinals = next(files)
-        return _counted(source, *read_row_groups(store, path, ordinals, columns), len(ordinals))
-
-    first = read()
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield from first.to_batches()
-        while True:
-            try:
-                rows = read()
-            except StopIteration:
-                return
-            except Exception as e:
-                source.error = e
-                raise
-            yield from rows.cast(first.schema).to_batches()
-
-    return pa.RecordBatchReader.from_batches(first.schema, batches())
 
 
 def duck_type(t: TablePlan, name: str) -> str:

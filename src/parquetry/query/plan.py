@@ -49,7 +49,6 @@ class TablePlan:
     files: frozenset[str] = frozenset()
     index: SnapshotIndex | None = None
     keep: Mask | None = None  # the kept row groups of ``index``
-    rows_by_statistics: int = 0  # in the row groups that an engine keeps by min/max and null counts alone
     skipped_by: dict[str, int] = field(default_factory=dict)
     merge: bool = False  # equal keys of several deltas must become one row
     stored: bool = False  # of a view: the query was rewritten to name what is stored, not what the view shows
@@ -100,6 +99,15 @@ class TablePlan:
             else:
                 ranges.append((a, a + n - 1))
         return found
+
+    @property
+    def rows_in_files(self) -> int:
+        """Of the files that hold a kept row group: what a reader reads that skips nothing below the file."""
+        if self.index is None or self.keep is None:
+            return 0
+        read = np.zeros(len(self.index.paths), bool)
+        read[self.index.path_of[self.keep]] = True
+        return int(self.index.rows[read[self.index.path_of]].sum())
 
     @property
     def files_total(self) -> int:

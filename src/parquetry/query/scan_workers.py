@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +35,7 @@ from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 _SOURCE = "\x00"  # stands for the rows of a split in a statement; no SQL text holds it
@@ -48,6 +51,8 @@ class ScanPlan:
     theta: float
     tasks: tuple[SplitTask, ...]
     parts: PartialPlan | None  # None: workers give rows, and Spark runs the user's text over them
+    rounds_read: int  # of index reads that cutting took
+    nodes_read: int  # index nodes that were read; all others were in memory
     plan_ms: float
 
 
@@ -108,7 +113,9 @@ def _stored(t: TablePlan, names: list[str], store: Store) -> StoredTable:
     had = {i: frozenset(s.names) for i, s in t.state.schemas.items()}
     layouts = {**t.state.layouts, t.state.layout_id: t.state.layout}
     types = tuple(duck_type(t, n) for n in names)
-    return StoredTable(store, t.state.schema, tuple(names), types, had, layouts, t.merge)
+    assert t.index is not None
+    files = {path: t.index.file(path) for path in t.files}
+    return StoredTable(store, t.state.schema, tuple(names), types, had, layouts, t.merge, files)
 
 
 def scan_split(job: ScanJob, task: SplitTask) -> tuple[pa.Table, Worked]:
@@ -137,41 +144,74 @@ def _duckdb() -> Any:
     return connection
 
 
+_Work = tuple[ScanJob, tuple[SplitTask, ...]]
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """Stands for a broadcast where the value itself is sent with the function."""
+
+    value: _Work
+
+
 class ScanWorkers:
     """Runs plans that were cut into splits. Every query gets a session of its own."""
 
     def __init__(self, store: Store, spark: Callable[[], SparkSession]) -> None:
         self._store, self._spark = store, spark
+        self._lock = threading.Lock()
+        self._reports: tuple[SparkContext, Any] | None = None
+        self._running: set[str] = set()
 
     def frame(self, plan: Plan) -> DataFrame:
         """The query as a lazy Spark frame over the workers' rows."""
-        return self._frame(plan, None)
+        # Nobody knows how long it lives, so nothing is left with Spark for it: what workers need travels with it.
+        return self._frame(plan, _Carried(self._work(plan)), None, "")
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
         """The rows, and what the workers counted."""
-        worked = self._spark().sparkContext.accumulator([], _lists())
-        frame = self._frame(plan, worked)
-        with explained(plan, self._store), running(frame.sparkSession.sparkContext, plan):
-            table = frame.toArrow()
-        # A task that ran twice reports twice; any one of its reports will do.
-        done = list({w.split: w for w in worked.value}.values())
+        context, query = self._spark().sparkContext, uuid.uuid4().hex
+        reports = self._reports_in(context)
+        shared = context.broadcast(self._work(plan))
+        self._running.add(query)
+        try:
+            frame = self._frame(plan, shared, reports, query)
+            with explained(plan, self._store), running(context, plan):
+                table = frame.toArrow()
+            # A task that ran twice reports twice; any one of its reports will do.
+            done = list({w.split: w for w in reports.value.get(query, ())}.values())
+        finally:
+            self._running.discard(query)
+            for late in [q for q in list(reports.value) if q not in self._running]:
+                reports.value.pop(late, None)
+            shared.destroy()  # else its file stays for as long as Spark runs
         return table, measured(plan, done)
 
-    def _frame(self, plan: Plan, worked: Any) -> DataFrame:
+    def _work(self, plan: Plan) -> _Work:
+        assert plan.scan is not None
+        return job_of(plan, plan.scan, self._store), plan.scan.tasks
+
+    def _reports_in(self, context: SparkContext) -> Any:
+        """What workers report, by query: one accumulator for all queries, since Spark never forgets one."""
+        with self._lock:
+            if self._reports is None or self._reports[0] is not context:
+                self._reports = context, context.accumulator({}, _by_query())
+            return self._reports[1]
+
+    def _frame(self, plan: Plan, shared: Broadcast[_Work] | _Carried, reports: Any, query: str) -> DataFrame:
         scan = plan.scan
         assert scan is not None
-        job, tasks = job_of(plan, scan, self._store), scan.tasks
+        job, tasks = shared.value
         with active_session_kept(), explained(plan, self._store):
             session = private_session(self._spark())
-            shared = session.sparkContext.broadcast((job, tasks))
 
             def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 job, tasks = shared.value
                 for batch in batches:
                     for ordinal in batch.column(0).to_pylist():
                         found, spent = scan_split(job, tasks[ordinal])
-                        if worked is not None:
-                            worked.add([spent])
+                        if reports is not None:
+                            reports.add({query: [spent]})
                         yield from found.to_batches(_BATCH_ROWS)
 
             rows = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, job.ddl)
@@ -189,17 +229,21 @@ class ScanWorkers:
         return frame
 
 
-def _lists() -> Any:
+def _by_query() -> Any:
     from pyspark.accumulators import AccumulatorParam
 
-    class Lists(AccumulatorParam[list[Worked]]):
-        def zero(self, value: list[Worked]) -> list[Worked]:
-            return []
+    class ByQuery(AccumulatorParam[dict[str, list[Worked]]]):
+        def zero(self, value: dict[str, list[Worked]]) -> dict[str, list[Worked]]:
+            return {}
 
-        def addInPlace(self, value1: list[Worked], value2: list[Worked]) -> list[Worked]:
-            return value1 + value2
+        def addInPlace(
+            self, value1: dict[str, list[Worked]], value2: dict[str, list[Worked]]
+        ) -> dict[str, list[Worked]]:
+            for query, spent in value2.items():
+                value1.setdefault(query, []).extend(spent)
+            return value1
 
-    return Lists()
+    return ByQuery()
 
 
 def measured(plan: Plan, done: list[Worked]) -> dict[str, Any]:
@@ -217,8 +261,8 @@ def measured(plan: Plan, done: list[Worked]) -> dict[str, Any]:
             "wanted": scan.splits.wanted,
             "workers": sum(w.rows > 0 for w in done),
             "theta": scan.theta,
-            "rounds": scan.splits.rounds,
-            "index_nodes": scan.splits.nodes,
+            "rounds": scan.rounds_read,
+            "index_nodes": scan.nodes_read,
             "plan_ms": round(scan.plan_ms, 3),
             "estimated_skew": round(scan.splits.skew, 3),
             "row_skew": round(_skew([w.rows for w in done]), 3),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from parquetry.layouts.route import compiled
@@ -16,6 +17,7 @@ from parquetry.model.layout import layout_from_json
 from parquetry.model.schema import TableSchema
 from parquetry.splits.assignment import DeltaPart, Edge, FilePart, RowRange, SplitTask
 from parquetry.splits.boundary import columns_in
+from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
 from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups
 from parquetry.storage.store import Store
@@ -32,6 +34,7 @@ class StoredTable:
     had: Mapping[int, frozenset[str]]  # columns by schema id
     layouts: Mapping[int, Mapping[str, Any] | None]  # by layout id
     ordered: bool  # rows carry their delta's place in time
+    files: Mapping[str, CheckedFile]  # by path
 
 
 def rows_of(task: SplitTask, table: StoredTable) -> tuple[str, int]:
@@ -43,11 +46,13 @@ def rows_of(task: SplitTask, table: StoredTable) -> tuple[str, int]:
         columns = _columns(part, table)
         for file in part.files:
             if file.whole:
+                _check(file, file.rows, part, table)
                 whole.append(file.path)
                 count += sum(b - a for a, b in file.rows)
                 continue
             rows = rows_inside(file, part, task, table)
             if rows:
+                _check(file, rows, part, table)
                 count += sum(b - a for a, b in rows)
                 within = " OR ".join(f"{ROW_NUMBER} BETWEEN {a} AND {b - 1}" for a, b in rows)
                 selects.append(f"SELECT {columns} FROM {_reading([file.path], table, numbered=True)} WHERE {within}")
@@ -89,7 +94,7 @@ def _rows_before(key: bytes, edge: Edge, file: FilePart, part: DeltaPart, table:
     spec = None if layout is None else layout_from_json(layout)
     compared = table.schema.key[: columns_in(key, [table.schema.column(k).arrow for k in table.schema.key])]
     columns = list(dict.fromkeys((*compared, *(spec.columns if spec is not None else ()))))
-    rows, _ = read_row_groups(table.store, file.path, [edge.row_group], columns or [table.schema.key[0]])
+    rows, _ = read_row_groups(table.store, table.files[file.path], [edge.row_group], columns or [table.schema.key[0]])
     route = None if spec is None else compiled(spec, rows.schema)
 
     def keys_at(at: pa.Array) -> list[bytes]:
@@ -106,6 +111,17 @@ def _rows_before(key: bytes, edge: Edge, file: FilePart, part: DeltaPart, table:
         return 0
     first = (before - 1) * step
     return first + bisect_left(keys_at(pa.array(range(first, min(first + step, edge.rows)))), key)
+
+
+def _check(file: FilePart, rows: Sequence[RowRange], part: DeltaPart, table: StoredTable) -> None:
+    """Checks what DuckDB is going to read, which does not do so itself."""
+    checked = table.files[file.path]
+    footer = footer_of(table.store, checked)
+    ends = np.cumsum([footer.row_group(g).num_rows for g in range(footer.num_row_groups)])
+    first = np.searchsorted(ends, [a for a, _ in rows], "right")
+    last = np.searchsorted(ends, [b - 1 for _, b in rows], "right")
+    groups = sorted({g for a, b in zip(first.tolist(), last.tolist(), strict=True) for g in range(a, b + 1)})
+    check_chunks(table.store, checked, groups, [n for n in table.names if n in table.had[part.schema_id]])
 
 
 def _columns(part: DeltaPart, table: StoredTable) -> str:

@@ -46,6 +46,8 @@ class DeltaIndex:
         keys = _prepared_keys(snapshot)
         sizes = np.where(keep, snapshot.bytes, 0).astype(np.float64)
         self._unique = snapshot.schema.keyed
+        self.rounds_read = 0  # rounds in which the file of an index was read
+        self.nodes_read = 0  # nodes read from there; all others were in memory
         self._deltas = []
         for i, d in enumerate(deltas):
             a, b = int(snapshot.offsets[i]), int(snapshot.offsets[i + 1])
@@ -100,22 +102,27 @@ class DeltaIndex:
         return replace(found, count=count), owner[heads]
 
     def _leaves(self, parents: Entries, wanted: dict[int, Ints]) -> list[tuple[Entries, Ints]]:
-        def read(delta: int) -> tuple[Entries, Ints]:
+        def read(delta: int) -> tuple[int, tuple[Entries, Ints]]:
             own, d = wanted[delta], self._deltas[delta]
             ordinals = ranges(parents.first[own], parents.first[own] + parents.count[own])
             owner = np.repeat(own, parents.count[own])
             some = d.kept[ordinals + 1] > d.kept[ordinals]
             ordinals, owner = ordinals[some], owner[some]
+            fetched = d.reader.fetch_leaves(ordinals.tolist())
             nodes = d.reader.leaves(ordinals.tolist())
             counts = [len(n) for n in nodes]
             starts = keys_of([k for n in nodes for k in n.starts])
             ends = keys_of([k for n in nodes for k in self._ends(n)])
             sizes = np.concatenate([n.bytes for n in nodes]) if nodes else np.zeros(0)
-            return make_entries(delta, 0, 0, sizes, starts, ends), np.repeat(owner, counts)
+            return fetched, (make_entries(delta, 0, 0, sizes, starts, ends), np.repeat(owner, counts))
 
-        if len(wanted) <= 1:
-            return [read(delta) for delta in wanted]
-        return list(_POOL.map(read, wanted))
+        found = [read(delta) for delta in wanted] if len(wanted) <= 1 else list(_POOL.map(read, wanted))
+        self._count(sum(fetched for fetched, _ in found))
+        return [entries for _, entries in found]
+
+    def _count(self, fetched: int) -> None:
+        self.nodes_read += fetched
+        self.rounds_read += fetched > 0
 
     def rows_touched(self, query: KeyRanges) -> dict[int, list[tuple[int, int]]]:
         """Of kept row groups that lie only partly in the query: the rows ``[first, stop)`` of data blocks that meet it.
@@ -123,18 +130,20 @@ class DeltaIndex:
         By ordinal in the snapshot. Where there are very many, reading them whole is cheaper than finding out.
         """
         found: dict[int, list[tuple[int, int]]] = {}
-        offset = 0
+        offset = fetched = 0
         for i, d in enumerate(self._deltas):
             kept = np.flatnonzero(np.diff(d.kept))
             matched = query.match(make_entries(i, 1, kept, np.ones(len(kept)), d.starts[kept], d.ends[kept]))
             edges = matched.first[matched.partial].tolist()
             if len(edges) <= _MOST_EDGES:
+                fetched += d.reader.fetch_leaves(edges)
                 for ordinal, leaf in zip(edges, d.reader.leaves(edges), strict=True):
                     touched = query.overlaps(keys_of(leaf.starts), keys_of(self._ends(leaf)))
                     stop = np.cumsum(leaf.rows)
                     rows = np.stack((stop - leaf.rows, stop), 1)[touched].tolist()
                     found[offset + ordinal] = [(int(a), int(b)) for a, b in rows]
             offset += len(d.starts)
+        self._count(fetched)
         return found
 
     def _ends(self, leaf: Node) -> list[bytes]:

@@ -31,13 +31,15 @@ class Cache:
         """The value of ``key``, loaded if it is not there. ``weigh`` tells its bytes."""
         with self._lock:
             if key in self._values:
-                return self._found(key)
+                present: T = self._found(key)
+                return present
             gate = self._loading.setdefault(key, threading.Lock())
         with gate:  # a lock, which any way out of the block opens: a future would have to be resolved on each of them
             try:
                 with self._lock:
                     if key in self._values:
-                        return self._found(key)
+                        made: T = self._found(key)
+                        return made
                 value = load()
                 self._keep(key, value, weigh(value))
                 return value

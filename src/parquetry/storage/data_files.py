@@ -22,6 +22,7 @@ from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.types import is_float, is_nested
+from parquetry.storage.checked_file import checksums_of
 from parquetry.storage.index import RowGroup
 from parquetry.storage.merge import BLOCK
 from parquetry.storage.store import Sink, Store
@@ -170,6 +171,7 @@ class DataFiles:
             use_dictionary=_dictionary_columns(first),
             write_statistics=self._counted_columns,
             write_page_index=True,
+            write_page_checksum=True,  # Spark compares it; what we read ourselves has checksums in the index
             metadata_collector=self._footer,
             store_schema=False,
         )
@@ -183,6 +185,11 @@ class DataFiles:
         self._publishing.__exit__(None, None, None)
         footer = self._footer[0]
         groups = tuple(_with_footer_stats(g, footer.row_group(i), self._arrow) for i, g in enumerate(self._groups))
+        if self.store.local:  # elsewhere only Spark reads them, and to read them once more would take long
+            crcs, at, crc = checksums_of(self.store, self._path, self._sink.size, footer)
+            groups = tuple(
+                replace(g, chunk_crcs=c, footer_at=at, footer_crc=crc) for g, c in zip(groups, crcs, strict=True)
+            )
         rows = sum(g.rows for g in groups)
         self.done.append(WrittenFile(self._path, rows, self._sink.size, self._sink.checksum, groups))
 

@@ -67,7 +67,8 @@ def snapshot_frame(
 
 
 def _read(spark: SparkSession, store: Store, structure: StructType, paths: Sequence[str]) -> DataFrame:
-    reader = spark.read.schema(structure)
+    # Else a flipped bit in a page becomes another value without a word.
+    reader = spark.read.schema(structure).option("parquet.page.verify-checksum.enabled", "true")
     if store.local:
         # Vectored reads are for object stores; Spark's counters of bytes read do not see them.
         reader = reader.option("parquet.hadoop.vectored.io.enabled", "false")

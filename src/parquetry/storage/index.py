@@ -42,6 +42,7 @@ CARRIED = ("rows", "bytes", "file", "row_group", "block", "boxes", "chunk_crcs",
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Key = bytes  # a normalized key, or a bound of some
+Crcs = bytes  # four bytes each
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class RowGroup:
     nulls: Mapping[str, int] = field(default_factory=dict)
     nans: Mapping[str, bool] = field(default_factory=dict)
     boxes: str | None = None  # its precise descriptor as JSON: boxes that together hold all its rows (PW-21)
-    chunk_crcs: bytes | None = None  # crc32 of each of its column chunks in the file, four bytes each; None: unknown
+    chunk_crcs: Crcs | None = None  # crc32 of its column chunks in the file's order; None: unknown
     footer_at: int | None = None  # where its file has no more row groups: from here to its end all is footer
     footer_crc: int | None = None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import zlib
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,6 +51,19 @@ class RowGroupTable:
     @cached_property
     def ends(self) -> list[bytes]:
         return self.batch["end"].to_pylist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def checks(self) -> dict[int, tuple[int | None, int | None, list[bytes | None]]]:
+        """Of each file of the delta, by ordinal: where its footer begins, its crc32, and those of column chunks by row
+        group. Nothing for an index of the first format."""
+        names = ("file", "footer_at", "footer_crc", "chunk_crcs")
+        if not set(names) <= set(self.batch.schema.names):
+            return {}
+        found: dict[int, tuple[int | None, int | None, list[bytes | None]]] = {}
+        # The row groups of a file come in their order there.
+        for file, at, crc, chunks in zip(*(self.batch[n].to_pylist() for n in names), strict=True):
+            found.setdefault(file, (at, crc, []))[2].append(chunks)
+        return found
 
     def stat(self, kind: str, column: str, arrow: pa.DataType) -> pa.Array:
         """The ``min``, ``max``, ``nulls`` or ``nan`` of a column in every row group; null where unknown."""
@@ -145,8 +157,14 @@ class IndexReader:
         A request goes on over leaves that nobody asked for if the next wanted one is near, and keeps them all: the
         neighbours of a leaf are what is read next (PP-45).
         """
+        self.fetch_leaves(ordinals)
+        return [self.leaf(n) for n in ordinals]
+
+    def fetch_leaves(self, ordinals: Sequence[int]) -> int:
+        """Reads those of these leaves that are not in memory, and tells how many nodes it has read."""
         missing = [n for n in ordinals if not METADATA.has((self._name, 0, n))]
-        for first, last in self._stretches(missing):
+        stretches = self._stretches(missing)
+        for first, last in stretches:
             offsets, lengths = self._leaf_places
             begin = int(offsets[first])
             data = self._bytes(begin, int(offsets[last] + lengths[last]) - begin)
@@ -154,7 +172,7 @@ class IndexReader:
                 at = int(offsets[n]) - begin
                 leaf = data[at : at + int(lengths[n])]
                 METADATA.get((self._name, 0, n), lambda n=n, leaf=leaf: self._parse_leaf(leaf, n), _node_weight)  # type: ignore[misc]
-        return [self.leaf(n) for n in ordinals]
+        return sum(last + 1 - first for first, last in stretches)
 
     def _stretches(self, ordinals: Sequence[int]) -> list[tuple[int, int]]:
         """Runs of leaves that one request each reads, as first and last ordinal."""
@@ -171,23 +189,6 @@ class IndexReader:
     def _leaf_places(self) -> tuple[Ints, Ints]:
         batch = self.row_groups().batch
         return np.asarray(batch["leaf_offset"]), np.asarray(batch["leaf_length"])
-
-    def seek(self, lo: bytes, hi: bytes | None) -> range:
-        """The ordinals of the row groups that may hold keys of ``[lo, hi)``, by two descents from the root (PP-11)."""
-        if not (lo < self.root.end and (hi is None or (self.root.start < hi and lo < hi))):
-            return range(0)
-        # An entry starts where its first child does and ends where its last child does, so neither descent can
-        # leave the node that its parent entry led to.
-        first = last = 0
-        for level in range(self.levels - 1, 0, -1):
-            node = self.entries(level, first)
-            first = node.first + bisect_right(node.ends, lo)
-            if hi is None:
-                last = (last + 1) * self._capacity - 1
-            else:
-                node = self.entries(level, last)
-                last = node.first + bisect_left(node.starts, hi) - 1
-        return range(first, max(first, min(last, self.row_group_count - 1) + 1))
 
     def row_groups(self) -> RowGroupTable:
         """Every row group of the delta; read with one request, then kept in memory."""

@@ -38,7 +38,7 @@ def keep_files(
         kinds = ["nulls", *([] if is_nested(c.arrow) else ["min", "max"]), *(["nan"] if is_float(c.arrow) else [])]
         for kind in kinds:
             columns[kind][c.name] = table.stat(kind, c.name, c.arrow).to_pylist()
-    unknown = [None] * len(table)  # of an index of an earlier format
+    unknown: list[Any] = [None] * len(table)  # of an index of an earlier format
     had = table.batch.schema.names
     plain = {name: table.batch[name].to_pylist() if name in had else unknown for name in CARRIED}
 

@@ -17,6 +17,7 @@ from parquetry.model.order_codes import Bounds, bounds_of
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import is_float, is_nested
 from parquetry.storage.cache import METADATA
+from parquetry.storage.checked_file import CheckedFile
 from parquetry.storage.index import Ints
 from parquetry.storage.index_reader import RowGroupTable, open_index
 from parquetry.storage.store import Store
@@ -34,6 +35,7 @@ class SnapshotIndex:
         self.tables = tuple(tables)
         self.schema = schema
         self.paths = [f.path for d in deltas for f in d.files]
+        self._deltas = tuple(deltas)
         self._layouts = np.array([d.layout_id for d in deltas], np.int64)
         self._files_before = np.cumsum([0, *(len(d.files) for d in deltas)])
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(t) for t in tables], dtype=np.int64)))
@@ -61,6 +63,21 @@ class SnapshotIndex:
     def path_of(self) -> Ints:
         """The ordinal in ``paths`` of the file that holds each row group."""
         return self._files_before[self.delta] + self.numbers("file")
+
+    def file(self, path: str) -> CheckedFile:
+        """A data file with its checksums."""
+        if path not in self._files:
+            place, ordinal = self._places[path]
+            self._files[path] = _data_file(self._deltas[place], ordinal, self.tables[place])
+        return self._files[path]
+
+    @cached_property
+    def _files(self) -> dict[str, CheckedFile]:
+        return {}
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        return {f.path: (place, i) for place, d in enumerate(self._deltas) for i, f in enumerate(d.files)}
 
     @cached_property
     def groups_of_path(self) -> Ints:
@@ -152,6 +169,17 @@ class SnapshotIndex:
 def _blocks_of(keys: pa.Array) -> Ints:
     prefixes = pc.binary_slice(keys, 0, BLOCK_BYTES)
     return np.frombuffer(prefixes.buffers()[2], ">u4", len(keys)).astype(np.int64)
+
+
+def data_files(store: Store, delta: Delta) -> list[CheckedFile]:
+    """The data files of a delta with their checksums."""
+    groups = open_index(store, delta.index).row_groups()
+    return [_data_file(delta, i, groups) for i in range(len(delta.files))]
+
+
+def _data_file(delta: Delta, ordinal: int, groups: RowGroupTable) -> CheckedFile:
+    stored, known = delta.files[ordinal], groups.checks.get(ordinal)
+    return CheckedFile(stored.path, stored.bytes, stored.checksum, *(known or ()))
 
 
 def open_snapshot(store: Store, deltas: Sequence[Delta], schema: TableSchema) -> SnapshotIndex:

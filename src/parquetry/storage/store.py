@@ -11,7 +11,7 @@ import os
 import re
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -124,15 +124,12 @@ class Store:
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes ``[offset, offset + length)`` of a file, all of them or a StorageError."""
         with _explained(path), self._located[0].open_input_file(self._full(path)) as f:
-            if length is None:
-                length = f.size() - offset
-            data: bytes = f.read_at(length, offset)
-        if len(data) != length:
-            raise StorageError(
-                f"file '{path}' ends at byte {offset + len(data)}, {length - len(data)} bytes too early; "
-                "run 'parquetry verify' to see what is damaged"
-            )
-        return data
+            return _read_at(f, path, offset, f.size() - offset if length is None else length)
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several stretches of a file, each as offset and length: one read each, all of them or a StorageError."""
+        with _explained(path), self._located[0].open_input_file(self._full(path)) as f:
+            return [_read_at(f, path, offset, length) for offset, length in ranges]
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A seekable pyarrow file."""
@@ -239,6 +236,16 @@ def _outside(path: str) -> StorageError:
         f"the path {path!r} does not lead to a file inside the storage root; nothing was read or removed there. "
         "The catalog is damaged: restore it from a copy"
     )
+
+
+def _read_at(stream: pa.NativeFile, path: str, offset: int, length: int) -> bytes:
+    data: bytes = stream.read_at(length, offset)
+    if len(data) != length:
+        raise StorageError(
+            f"file '{path}' ends at byte {offset + len(data)}, {length - len(data)} bytes too early; "
+            "run 'parquetry verify' to see what is damaged"
+        )
+    return data
 
 
 @contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import pyarrow as pa
 
 from parquetry.storage.store import Sink, Store, explain_os_error
 
@@ -23,6 +25,16 @@ class CountingStore(Store):
         self.counts["reads"] += 1
         self.counts["bytes_read"] += len(data)
         return data
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        found = super().read_ranges(path, ranges)
+        self.counts["reads"] += len(found)
+        self.counts["bytes_read"] += sum(map(len, found))
+        return found
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        self.counts["opened"] += 1  # what is read through it is not counted
+        return super().open_input(path)
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:
@@ -49,6 +61,10 @@ class SlowStore(Store):
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         time.sleep(self.seconds)
         return super().read(path, offset, length)
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        time.sleep(self.seconds * len(ranges))
+        return super().read_ranges(path, ranges)
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:

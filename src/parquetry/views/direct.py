@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from parquetry.model.delta import Delta
 from parquetry.model.distinct import FUNCTION as DISTINCT
@@ -18,7 +17,10 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.state import TableState
 from parquetry.model.types import is_float
 from parquetry.model.view import ViewSpec
+from parquetry.storage.checked_file import CheckedFile, footer_of
 from parquetry.storage.merge import ORDER
+from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.snapshot_index import data_files
 from parquetry.storage.store import Store
 from parquetry.views.normalize import quoted
 
@@ -27,18 +29,18 @@ _EVERY_ROW = "*"
 
 @dataclass(frozen=True)
 class DirectReader:
-    """The rows of ``paths``, each as a group of its own: what ``classes.initial_values`` makes of them on Spark."""
+    """The rows of ``files``, each as a group of its own: what ``classes.initial_values`` makes of them on Spark."""
 
     store: Store
-    paths: tuple[str, ...]
+    files: tuple[CheckedFile, ...]
     schema: TableSchema  # of the view
     values: tuple[tuple[str, str, bool], ...]  # of each stored column: its name, the table's column, and if it counts
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
         wanted = sorted({source for _, source, _ in self.values} - {_EVERY_ROW})
-        for path in self.paths:
-            with self.store.open_input(path) as stream, pq.ParquetFile(stream) as file:
-                yield from self._grouped(file.read(wanted, use_threads=False)).to_batches()
+        for file in self.files:
+            groups = range(footer_of(self.store, file).num_row_groups)
+            yield from self._grouped(read_row_groups(self.store, file, groups, wanted)[0]).to_batches()
 
     def _grouped(self, table: pa.Table) -> pa.Table:
         made = {name: self._value(table, source, counts, name) for name, source, counts in self.values}
@@ -67,8 +69,8 @@ def direct_reader(store: Store, view: TableState, table: TableState, deltas: Seq
     floats = any(is_float(view.schema.column(k).arrow) for k in view.schema.key)  # of which some are equal yet differ
     if values is None or floats:
         return None
-    paths = tuple(f.path for d in deltas for f in d.files if not f.extra)
-    return DirectReader(store, paths, view.schema, values)
+    stored = (pair for d in deltas for pair in zip(d.files, data_files(store, d), strict=True))
+    return DirectReader(store, tuple(file for f, file in stored if not f.extra), view.schema, values)
 
 
 def _values(spec: ViewSpec, columns: dict[str, str]) -> tuple[tuple[str, str, bool], ...] | None:

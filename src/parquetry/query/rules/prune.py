@@ -95,7 +95,7 @@ def _prune_table(
     schema = t.state.schema
     index = open_snapshot(store, t.deltas, schema)
     layout = regions_of(t.state)
-    keep, by_statistics = np.zeros(len(index), bool), np.zeros(len(index), bool)
+    keep = np.zeros(len(index), bool)
     skipped: dict[str, int] = {}
     # A view may show columns that it does not store.
     usable = frozenset(schema.key if t.merge else schema.names) if t.merge or t.state.view is not None else None
@@ -104,7 +104,6 @@ def _prune_table(
         opaque = usable_opaque(ref, t)
         found = prune(index, predicate, proofs=proofs, layout=layout, older=older_regions(t.state), opaque=opaque)
         keep |= found.keep
-        by_statistics |= found.by_statistics
         skipped = found.skipped_by if len(t.refs) == 1 else {}
     total, kept = int(np.count_nonzero(~index.extra)), int(np.count_nonzero(keep))
     if len(t.refs) > 1 and kept < total:
@@ -123,7 +122,6 @@ def _prune_table(
         files=frozenset(index.paths[i] for i in np.unique(index.path_of[keep])),
         index=index,
         keep=keep,
-        rows_by_statistics=int(index.rows[by_statistics | keep].sum()),
         skipped_by=skipped,
     )
     return pruned, routed

@@ -76,9 +76,12 @@ def cut_for_workers(plan: Plan, store: Store, asked: int | None) -> Plan:
     decided = f"{name}: {len(tasks)} splits, one task each{', delta by delta' if lazily else ''}"
     why = (
         f"P {wish.splits}{f' for {cores} cores' if asked is None else ' as asked'}, θ {precision.theta:g}, "
-        f"{splits.rounds} rounds, {splits.nodes} index nodes, estimated skew {splits.skew:.2f}, {spent:.1f} ms"
+        f"{index.nodes_read} index nodes read in {index.rounds_read} rounds, "
+        f"estimated skew {splits.skew:.2f}, {spent:.1f} ms"
     )
-    return plan.decide("scan", decided, why, scan=ScanPlan(ranges, splits, precision.theta, tuple(tasks), parts, spent))
+    read = index.rounds_read, index.nodes_read
+    scan = ScanPlan(ranges, splits, precision.theta, tuple(tasks), parts, *read, spent)
+    return plan.decide("scan", decided, why, scan=scan)
 
 
 def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | Refusal:
