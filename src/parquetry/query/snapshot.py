@@ -11,7 +11,6 @@ import os
 import socket
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,7 +103,7 @@ class Snapshots:
         self._catalog = catalog
         self._lock = threading.Lock()
         self._pin: Pin | None = None
-        self._in_use: Counter[int] = Counter()
+        self._in_use: weakref.WeakSet[Snapshot] = weakref.WeakSet()  # added to under the lock
         self._newest: Snapshot | None = None
         self._stop = threading.Event()
 
@@ -129,8 +128,7 @@ class Snapshots:
 
     def _made(self, state: State) -> Snapshot:
         made = self._newest = Snapshot(state)
-        self._in_use[state.version] += 1
-        weakref.finalize(made, self._released, state.version)
+        self._in_use.add(made)
         return made
 
     def close(self) -> None:
@@ -149,13 +147,9 @@ class Snapshots:
         with self._lock:
             if self._pin is None:
                 return
-            used = [v for v, n in self._in_use.items() if n > 0]
+            used = [snapshot.state.version for snapshot in self._in_use]
             version = min(used) if used else self._catalog.version()
             self._pin = self._catalog.move_pin(self._pin, max(version, self._pin.version))
-
-    def _released(self, version: int) -> None:
-        # Called by the garbage collector, possibly inside the lock: only count, a Counter needs no lock for this.
-        self._in_use[version] -= 1
 
     def _keep(self) -> None:
         while not self._stop.wait(PIN_S / 4):
