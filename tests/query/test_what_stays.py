@@ -60,7 +60,7 @@ def test_merges_of_files_that_are_gone_are_forgotten(wh: Warehouse, monkeypatch:
     state = wh.catalog.state()
     t = state.table("t")
     one = write(wh, t, rows(0, 30), (t.deltas[0].t_lo, t.deltas[-1].t_hi))
-    wh.catalog.commit([ReplaceDeltas(t.table_id, tuple(d.delta_id for d in t.deltas), (one,))], kind="compact")
+    wh.catalog.commit([ReplaceDeltas(t.table_id, tuple(d.delta_id for d in t.deltas), one)], kind="compact")
     hot.forget(wh.catalog.state())
     assert not hot._merging
     assert wh.sql(QUERY, executor="local").rows()[0]["n"] == 30
