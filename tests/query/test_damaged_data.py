@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import parquetry
@@ -132,3 +133,25 @@ def test_a_file_without_known_checksums_is_compared_whole(
     monkeypatch.setattr("parquetry.storage.index_reader.RowGroupTable.checks", {})
     assert answers(folder) == right
     check(folder, right, flipped, 10)
+
+
+@pytest.mark.parametrize(
+    "how", [{"executor": "spark", "off": ["scan_workers"]}, {"splits": 2}], ids=["spark", "workers"]
+)
+def test_spark_tells_damaged_values_too(folder: Path, right: dict[str, Any], how: dict[str, Any], spark: Any) -> None:
+    (path,) = (p for p in folder.glob("data/*/*/*.parquet") if p.stat().st_size > 64 << 10)
+    before = path.read_bytes()
+    footer = pq.read_metadata(path)
+    chunk = footer.row_group(2).column(3)  # the last bytes of its pages are values
+    changed = bytearray(before)
+    changed[chunk.data_page_offset + chunk.total_compressed_size - 2] ^= 16
+    for sql in (QUERIES["whole"], QUERIES["some"]):
+        METADATA.clear()
+        with parquetry.connect(folder, spark=spark) as wh:
+            path.write_bytes(changed)
+            try:
+                with pytest.raises(ParquetryError, match=path.name):
+                    wh.sql(sql, **how).rows()
+            finally:
+                path.write_bytes(before)
+    METADATA.clear()

@@ -132,6 +132,8 @@ class explained:
         if damage := find_damage(self._plan, self._store):
             raise damage from error
         text = str(error)
+        if told := re.search(r"parquetry\.errors\.StorageError: (.+)", text):  # by a worker, which names the file
+            raise StorageError(told.group(1)) from error
         if "FAILED_READ_FILE" in text or "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
             missing = re.search(r"(file:/\S+|/\S+\.parquet)", text)
             raise StorageError(
