@@ -105,5 +105,3 @@ def test_files_of_a_batch_that_another_writer_committed_first(wh: Warehouse, mon
     monkeypatch.setattr(type(wh.store), "delete_dir", refused)
     assert ingest(wh, "x").repeated
     assert stored(wh) == 20
-
-

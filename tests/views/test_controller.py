@@ -18,9 +18,10 @@ import pytest
 import parquetry
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError, SparkLost, StorageError
-from parquetry.maintain import run
+from parquetry.maintain import failures, run
+from parquetry.maintain.failures import Failed
 from parquetry.maintain.pick import Refresh
-from parquetry.maintain.run import Failed, Maintainer
+from parquetry.maintain.run import Maintainer
 from parquetry.model.freshness import next_step
 from parquetry.model.profile import PROFILES
 from parquetry.model.state import AddViewDelta, State, TableState
@@ -240,8 +241,8 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     made = Failing()
     monkeypatch.setattr(run, "refresh", made)
     monkeypatch.setattr(run, "compact", lambda *_: False)
-    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(run, "_LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(failures, "LONGEST_PAUSE_S", 0.2)
     return made
 
 
@@ -279,8 +280,8 @@ def test_the_controller_outlives_a_catalog_that_is_away(
 ) -> None:
     refreshes.gate.set()
     without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
-    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(run, "_LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(failures, "LONGEST_PAUSE_S", 0.02)
     state, away = Catalog.state, [True]
 
     def asked(self: Catalog) -> State:

@@ -1,7 +1,7 @@
 """Leases: who may do a piece of maintenance, with a token that fences off a worker that lost its lease.
 
-A lease ends when it is released, when its time is over, or as soon as somebody asks for it who can tell that its process
-is dead.
+A lease ends when it is released, when its time is over, or as soon as somebody asks for it who can tell that its
+process is dead.
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ class LearnOptions:
 
 
 def _amount_to_json(amount: Any) -> Any:
-    return {"microseconds": amount // timedelta(microseconds=1)} if isinstance(amount, timedelta) else value_to_json(amount)
+    if isinstance(amount, timedelta):
+        return {"microseconds": amount // timedelta(microseconds=1)}
+    return value_to_json(amount)
 
 
 def _amount_from_json(encoded: Any) -> Any:
