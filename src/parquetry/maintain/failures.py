@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from parquetry.errors import ParquetryError, StorageError
 from parquetry.maintain.pick import Stage
@@ -89,15 +89,15 @@ class CannotShow(StorageError):
 
 
 def check_shown(store: Store, state: State, table: TableState, until: int) -> None:
-    """Reads the indexes of the table into memory; CannotShow if one fails that a QT of ``until`` would show first.
+    """Reads into memory the indexes of what a QT of ``until`` shows first; CannotShow if one cannot be read.
 
     What is visible already is no reason to hold the QT back: the queries that read it say what is damaged.
     """
     for d in table.deltas:
-        try:
-            open_index(store, d.index).row_groups()
-        except Exception as e:
-            if d.t_hi > state.qt and d.t_lo <= until:
+        if d.t_hi > state.qt and d.t_lo <= until:
+            try:
+                open_index(store, d.index).row_groups()
+            except Exception as e:
                 raise CannotShow(table, d, e) from e
 
 
@@ -105,9 +105,8 @@ def cannot_show(store: Store, state: State) -> dict[int, CannotShow]:
     """The tables that hold the QT back because something that is hidden cannot be read."""
     found = {}
     for t in state.tables.values():
-        hidden = replace(t, deltas=tuple(d for d in t.deltas if d.t_hi > state.qt))
         try:
-            check_shown(store, state, hidden, state.clock)
+            check_shown(store, state, t, state.clock)
         except CannotShow as e:
             found[t.table_id] = e
     return found

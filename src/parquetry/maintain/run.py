@@ -70,7 +70,7 @@ class Maintainer:
         first failure is raised.
         """
         failed: list[Exception] = []
-        end, idle = time.monotonic() + _PATIENCE_S, 0
+        patience, idle = _PATIENCE_S, 0
         while idle < 2:
             version, others = self._catalog.version(), set[int]()
             for step in self._steps(others):
@@ -78,25 +78,26 @@ class Maintainer:
                     failed.append(step.error)
                 else:
                     yield step
-            taken = taken_by(self._catalog).keys() if others else set()
-            if not others or time.monotonic() >= end:
+            if not others or patience <= 0:
                 break
             # Somebody may have been in the way for a moment only; when nothing moves after that, nobody will.
-            idle = 0 if others & taken or self._catalog.version() > version else idle + 1
-            while others <= taken and time.monotonic() < end:
+            idle = 0 if others & taken_by(self._catalog).keys() or self._catalog.version() > version else idle + 1
+            started = time.monotonic()
+            time.sleep(_ASK_S)
+            while others <= taken_by(self._catalog).keys() and time.monotonic() - started < patience:
                 time.sleep(_ASK_S)
-                taken = taken_by(self._catalog).keys()
+            patience -= time.monotonic() - started
         yield from self._left(others)
         if failed:
             raise failed[0]
 
     def _left(self, others: set[int]) -> list[Left]:
-        """What is still to be done to tables that other workers are at."""
+        """What is still to be done to tables that other workers are at, or were."""
         if not others:
             return []
         holders, stages = taken_by(self._catalog), pick(self._catalog.state())
         first = {s.table_id: s for s in reversed(stages) if not isinstance(s, Advance)}
-        return [Left(first[i], holders[i]) for i in sorted(others & first.keys() & holders.keys())]
+        return [Left(first[i], holders.get(i, "whose lease has ended")) for i in sorted(others & first.keys())]
 
     def _steps(self, others: set[int], *, helping: bool = False) -> Iterator[Stage | Failed]:
         """Each stage right before it is performed, and right after it if it failed. Tables that are left to other
