@@ -152,3 +152,12 @@ def test_a_rewrite_waits_for_a_compaction_and_goes_before_the_next_one(wh: Wareh
     end.set()
     thread.join(10)
     assert wh.catalog.at_work("") == {}
+
+
+def test_work_that_others_prevent_again_and_again_is_not_claimed(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "compact", lambda *_: False)
+    *_, last = maintain(wh)
+    assert isinstance(last, Left)
+    assert str(last).startswith("left undone, as other workers came in between: compact t")

@@ -31,12 +31,15 @@ class Failed:
 
 @dataclass(frozen=True)
 class Left:
-    """Work that was not done because another worker, ``holder``, has taken it and is still at it."""
+    """Work that was not done because another worker, ``holder``, has taken it and is still at it; or others, who are
+    not known, came in between again and again."""
 
     stage: Stage
     holder: str
 
     def __str__(self) -> str:
+        if not self.holder:
+            return f"left undone, as other workers came in between: {self.stage}"
         return f"left to another worker, {self.holder}, which is still at it: {self.stage}"
 
 

@@ -97,7 +97,7 @@ class Maintainer:
             return []
         holders, stages = taken_by(self._catalog), pick(self._catalog.state())
         first = {s.table_id: s for s in reversed(stages) if not isinstance(s, Advance)}
-        return [Left(first[i], holders.get(i, "whose lease has ended")) for i in sorted(others & first.keys())]
+        return [Left(first[i], holders.get(i, "")) for i in sorted(others & first.keys())]
 
     def _steps(self, others: set[int], *, helping: bool = False) -> Iterator[Stage | Failed]:
         """Each stage right before it is performed, and right after it if it failed. Tables that are left to other
