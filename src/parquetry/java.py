@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from parquetry.errors import ParquetryError
@@ -32,7 +32,7 @@ for argument do
     *) set -- "$@" "$argument" ;;
   esac
 done
-exec {java} "$@"
+exec {command} "$@"
 """
 
 
@@ -72,12 +72,15 @@ def java_version(java: Path) -> int | None:
     return int(found[1]) if found and answer.returncode == 0 else None
 
 
-def java_home(java: Path) -> Path:
-    """A JAVA_HOME for Spark whose `bin/java` is a short script around `java`; made once per user and kept."""
+def java_home(java: Path, launcher: Sequence[str] = ()) -> Path:
+    """A JAVA_HOME for Spark whose `bin/java` is a short script around `java`; made once per user and kept.
+
+    ``launcher`` is a command that is given Java's and runs it.
+    """
     dropped = [VECTOR_MODULE]
     if (java_version(java) or 0) >= WITHOUT_SECURITY_PACKAGE:
         dropped.append(SECURITY_PACKAGE)
-    script = SHIM.format(dropped=" | ".join(dropped), java=shlex.quote(str(java.absolute())))
+    script = SHIM.format(dropped=" | ".join(dropped), command=shlex.join([*launcher, str(java.absolute())]))
     name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
     for parent in _cache_folders():
         shim = parent / name / "bin" / "java"

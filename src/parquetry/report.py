@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from parquetry.catalog import Catalog
-from parquetry.maintain.pick import Advance, pick
-from parquetry.model.freshness import pending, queryable, ready, sources_of
+from parquetry.maintain.failures import cannot_show
+from parquetry.maintain.pick import Advance, Compact, Refresh, pick
+from parquetry.model.delta import Delta
+from parquetry.model.freshness import candidate, pending, queryable, ready, sources_of
 from parquetry.model.state import State, TableState
 from parquetry.storage.index_reader import open_index
+from parquetry.storage.leased import taken_by
 from parquetry.storage.store import Store
+
+_NEW_S = 60.0  # so long a batch may wait for a worker before nobody seems to come
 
 
 def tables(state: State) -> list[dict[str, Any]]:
@@ -108,41 +114,65 @@ def layout(t: TableState) -> dict[str, Any]:
     return {"table": t.name, **told, "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas)}
 
 
-def freshness(catalog: Catalog) -> dict[str, Any]:
-    """QTs, the lag, and what each waits for: work that someone does (``slow``), or that nobody does (``stalled``)."""
+def freshness(catalog: Catalog, store: Store) -> dict[str, Any]:
+    """QTs, the lag, and what each table waits for: work that someone does (``slow``), that nobody does yet (``new``),
+    that nobody does after a while or ever can (``stalled``)."""
     state = catalog.state()
-    waiting = [s for s in pick(state) if not isinstance(s, Advance)]
-    at_work = catalog.live_resources("refresh:") | catalog.live_resources("rewrite:")
+    now = catalog.now()
+    stages = {s.table: s for s in reversed(pick(state)) if not isinstance(s, Advance)}
+    broken = cannot_show(store, state)
+    at_work = taken_by(catalog)
+    patience = max(_NEW_S, state.profile.target_lag_s if state.profile else 0.0)
+
+    def overdue(hidden: Sequence[Delta]) -> bool:
+        since = catalog.hidden_since(min(d.t_lo for d in hidden) - 1) if hidden else None
+        return since is None or now - since > patience
+
     rows = []
     for t in sorted(state.tables.values(), key=lambda t: t.name):
-        own = t.deltas if t.view is None else pending(state, t)
-        hidden = [d for d in own if d.t_hi > state.qt or t.view is not None]
-        stage = next((str(s) for s in waiting if s.table == t.name), "")
-        blocked = stage or "run maintain" if hidden and (stage or t.last_t > state.qt) else ""
-        busy = {f"refresh:{t.table_id}", f"rewrite:{t.table_id}"} & at_work
+        hidden = [d for d in t.deltas if d.t_hi > state.qt] if t.view is None else pending(state, t)
+        reason = broken.get(t.table_id)
+        waits = str(reason or stages.get(t.name) or "") if hidden or reason else ""
+        waits = waits or ("run maintain" if hidden and t.last_t > state.qt else "")
         rows.append(
             {
                 "table": t.name,
                 "kind": "table" if t.view is None else "view",
-                "qt": queryable(state, t),
+                "qt": t.qt if reason else queryable(state, t),
                 "gates": ready(state, t),
                 "hidden_deltas": len(hidden),
                 "hidden_rows": sum(d.rows for d in hidden),
-                "waits_for": blocked,
-                "progress": "" if not blocked else "slow" if busy else "stalled",
+                "waits_for": waits,
+                "progress": _progress(overdue(hidden), t.table_id in at_work, reason) if waits else "",
             }
         )
     since = catalog.hidden_since(state.qt)
-    lag = 0.0 if since is None else round(max(0.0, catalog.now() - since), 3)
+    lag = 0.0 if since is None else round(max(0.0, now - since), 3)
     return {
         "qt": state.qt,
         "clock": state.clock,
         "lag_s": lag,
         "target_lag_s": state.profile.target_lag_s if state.profile else None,
         "late": bool(state.profile and state.profile.target_lag_s and lag > state.profile.target_lag_s),
-        "blocked_by": str(waiting[0]) if waiting and state.qt < state.clock else "",
+        "blocked_by": _blocked_by(state, stages, broken) if state.qt < state.clock else "",
         "tables": rows,
     }
+
+
+def _progress(overdue: bool, at_work: bool, broken: Exception | None) -> str:
+    if broken is not None:
+        return "stalled"
+    return "slow" if at_work else "stalled" if overdue else "new"
+
+
+def _blocked_by(state: State, stages: Mapping[str, Compact | Refresh], broken: Mapping[int, Exception]) -> str:
+    """What holds the database's QT back: what cannot be read, else the work on the table whose own QT is lowest."""
+    if broken and candidate(state, broken) < state.clock:
+        names = {t.table_id: t.name for t in state.tables.values()}
+        return str(broken[min(broken, key=lambda i: names[i])])
+    lowest = sorted((queryable(state, t), t.name) for t in state.tables.values() if ready(state, t))
+    waiting = [stages[name] for qt, name in lowest if qt < state.clock and name in stages]
+    return str(next(iter(waiting or stages.values()), ""))
 
 
 def history(catalog: Catalog, table: str | None, limit: int) -> list[dict[str, Any]]:

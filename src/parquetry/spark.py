@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from parquetry.errors import ParquetryError
 from parquetry.java import find_java, java_home
+from parquetry.priority import launcher, sparks_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ def session(master: str | None = None, options: Mapping[str, str] | None = None)
         for name, value in settings.items():
             builder = builder.config(name, value)
         try:
-            with _environment(launch_environment(master, java_home(java))), _signals_deferred():
+            with _environment(launch_environment(master, java_home(java, launcher()))), _signals_deferred():
                 started = builder.getOrCreate()
         except Exception as error:
             raise ParquetryError(
@@ -185,8 +186,8 @@ def local_cores(master: str, cores: int) -> int:
 
 
 def machine_cores() -> int:
-    """The cores this process may use: its affinity, cut down to the container's quota."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores that Spark may use here: this process's affinity, cut down to the container's quota."""
+    available = sparks_cores()
     quota = _control_group("cpu.max")
     if len(quota) == 2 and quota[0].isdigit():
         return max(1, min(available, int(quota[0]) // int(quota[1])))
@@ -233,8 +234,9 @@ def _signals_deferred() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-    for number in came[:1]:
-        signal.raise_signal(number)
+        # A signal to the whole process group ends the JVM, too: the launch has failed then, but that is not the news.
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager

@@ -24,11 +24,12 @@ from parquetry.ingest.stream import start_stream
 from parquetry.maintain.advice import Advice
 from parquetry.maintain.advise import advise
 from parquetry.maintain.compare import PAYS_BACK_WITHIN, SAMPLE_ROWS, AdviseOptions
+from parquetry.maintain.failures import Failed, Left
 from parquetry.maintain.pick import Stage, pick
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
 from parquetry.maintain.relayout_auto import relayout_auto
 from parquetry.maintain.relayout_ranges import relayout_ranges
-from parquetry.maintain.run import Failed, Maintainer
+from parquetry.maintain.run import Maintainer
 from parquetry.maintain.statements import create_view, perform
 from parquetry.maintain.tune import set_profile, tune
 from parquetry.maintain.vacuum import DEFAULT_GRACE_S, Vacuumed, vacuum
@@ -198,13 +199,14 @@ class Warehouse:
 
     # -- maintenance ------------------------------------------------------------------------------
 
-    def maintain(self, *, progress: Listener | None = None) -> list[Stage]:
+    def maintain(self, *, progress: Listener | None = None) -> list[Stage | Left]:
         """Brings everything up to date: views, compaction, the QT. Gives the stages it performed.
 
-        A failure on one table is raised after the work on all others is done."""
+        Work that another worker has taken is waited for, about a minute; what that one is still at then ends the list,
+        as ``Left``. A failure on one table is raised after the work on all others is done."""
         return list(self.maintaining(progress=progress))
 
-    def maintaining(self, *, progress: Listener | None = None) -> Iterator[Stage]:
+    def maintaining(self, *, progress: Listener | None = None) -> Iterator[Stage | Left]:
         """Like ``maintain``, but yields each stage right before it runs."""
         yield from self._each(self._maintainer().run(), progress)
 
@@ -392,7 +394,7 @@ class Warehouse:
 
     def freshness(self) -> dict[str, Any]:
         """The database's and every table's QT, how far it lags, and what holds it back."""
-        return report.freshness(self.catalog)
+        return report.freshness(self.catalog, self.store)
 
     def history(self, table: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         return report.history(self.catalog, table, limit)

@@ -63,10 +63,10 @@ def test_every_rule_is_documented(rule: str) -> None:
     assert f"`{rule}`" in section("rules")
 
 
-@pytest.mark.parametrize("field", dataclasses.fields(Settings), ids=lambda f: f.name)
+@pytest.mark.parametrize("field", [f for f in dataclasses.fields(Settings) if f.name in Settings.names()])
 def test_every_setting_is_documented_with_its_default(field: dataclasses.Field[Any]) -> None:
     assert f"| `{field.name}` | {field.default} |" in SETTINGS
 
 
 def test_no_documented_setting_is_unknown() -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", SETTINGS, re.MULTILINE)) == {f.name for f in dataclasses.fields(Settings)}
+    assert set(re.findall(r"^\| `(\w+)` \|", SETTINGS, re.MULTILINE)) == set(Settings.names())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import UTC, date, datetime
+from dataclasses import fields, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from parquetry.layouts.regions import RegionTable, regions
 from parquetry.layouts.registry import LEARNERS
 from parquetry.layouts.route import route_numpy, route_spark
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import CurveLayout, Leaf, NestedLayout, TreeLayout, layout_from_json
+from parquetry.model.layout import CurveLayout, FeatureLayout, Leaf, NestedLayout, TreeLayout, layout_from_json
 from parquetry.model.predicate import And, Range
 from parquetry.model.values import order_key
 from parquetry.model.workload import LoggedQuery
@@ -207,3 +209,71 @@ def test_times_extend_by_their_calendar_too_and_numbers_never() -> None:
     counted = learn_nested("kdtree", table, [], options, Within("a", 2))
     assert end_of(counted) is None
     assert extend_nested(counted, table, 1.0, []) is None
+
+
+OPTIONS: dict[str, list[Any]] = {
+    "block_rows": [40],
+    "columns": [("a",), ("b", "a"), None],
+    "delta": [0, 0.0, 0.25, None, {"a": 3, "b": 0.5}, {"t": timedelta(days=2), "a": Decimal("1.5")}],
+    "delta_estimate": ["matching"],
+    "delta_quantile": [0.5],
+    "alpha": [2.0],
+    "refine": [False],
+    "variant": ["paper", "skip"],
+    "weights": [{}, {"a": 0.0, "b": 3.0}],
+    "join": ["b"],
+    "join_levels": [0, 2],
+    "features": [3],
+    "seed": [7],
+}
+
+
+def test_every_option_of_learners_is_tried_inside_ranges() -> None:
+    assert set(OPTIONS) | {"sample_rate", "count_vectors"} == {f.name for f in fields(LearnOptions)}
+
+
+@pytest.mark.parametrize("cells", [1, 8])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_new_range_is_learned_as_the_others_were(
+    name: str, option: str, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, LearnOptions, int]] = []
+
+    def learned(name: str, rows: pa.Table, workload: Any, options: LearnOptions, cells: int) -> TreeLayout:
+        asked.append((name, options, cells))
+        return ONE
+
+    monkeypatch.setattr("parquetry.layouts.nested.learn_part", learned)
+    known, late = dated([date(2024, 1, 5)] * 60), dated([date(2024, 2, 5)] * 60)
+    for value in OPTIONS[option]:
+        options = replace(LearnOptions(block_rows=50, sample_rate=0.5, columns=("a",)), **{option: value})
+        spec = learn_nested(name, known, [], options, Within("t", "month"), cells)
+        kept = layout_from_json(json.loads(json.dumps(spec.to_json())))
+        assert kept == spec
+        assert isinstance(kept, NestedLayout)
+        extend_nested(kept, late, 0.25, [])
+        assert asked == [(name, options, cells), (name, replace(options, sample_rate=0.25), cells)]
+        asked.clear()
+
+
+def test_a_layout_of_an_older_release_still_grows() -> None:
+    """It kept some options, and only where they were not zero or empty."""
+    known, late = dated([date(2024, 1, 5)] * 60), dated([date(2024, 2, 5)] * 60)
+    spec = learn_nested("robust", known, [], LearnOptions(block_rows=50, columns=("a",), seed=3), Within("t", "month"))
+    older = replace(spec, options={**spec.options, "inside": {"columns": ["a"], "cells": 1, "seed": 3}})
+    assert extend_nested(older, late, 1.0, []) is not None
+    newer = replace(spec, options={**spec.options, "inside": {"columns": ["a"], "cells": 1, "colour": 3}})
+    with pytest.raises(SchemaError, match="unknown option 'colour'"):
+        extend_nested(newer, late, 1.0, [])
+
+
+def test_warp_in_new_ranges_has_the_features_that_were_asked_for() -> None:
+    """The same through the learner itself: what was said once holds for every month to come."""
+    days = [date(2024, 1, 1 + i % 28) for i in range(600)]
+    workload = [LoggedQuery(Range("a", n, n + 60)) for n in range(0, 540, 30)] * 3
+    options = LearnOptions(block_rows=20, columns=("a",), features=3)
+    spec = learn_nested("warp", dated(days), workload, options, Within("t", "month"))
+    longer = extend_nested(spec, dated([d.replace(month=2) for d in days]), 1.0, workload)
+    assert longer is not None
+    assert [len(part.features) for part in longer.parts if isinstance(part, FeatureLayout)] == [3, 3]

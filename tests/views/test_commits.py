@@ -89,12 +89,15 @@ def test_tables_below_views_and_the_views_themselves_are_protected(wh: Warehouse
         wh.drop_view("t")
 
 
-def test_freshness_says_what_blocks_and_that_nobody_works_on_it(wh: Warehouse) -> None:
+def test_freshness_says_what_blocks_and_that_nobody_works_on_it(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     told = wh.freshness()
     assert (told["qt"], told["clock"]) == (2, 3)
     assert told["blocked_by"].startswith("refresh v: [3, 3] of t")
     view = next(t for t in told["tables"] if t["table"] == "v")
-    assert (view["kind"], view["qt"], view["gates"], view["progress"]) == ("view", 2, True, "stalled")
+    assert (view["kind"], view["qt"], view["gates"], view["progress"]) == ("view", 2, True, "new")
+    now = wh.catalog.now()
+    monkeypatch.setattr(Catalog, "now", lambda self: now + 61)
+    assert next(t for t in wh.freshness()["tables"] if t["table"] == "v")["progress"] == "stalled"
     lease = wh.catalog.acquire(f"refresh:{wh.catalog.state().table('v').table_id}", "someone", 30)
     assert lease is not None
     assert next(t for t in wh.freshness()["tables"] if t["table"] == "v")["progress"] == "slow"

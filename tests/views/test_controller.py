@@ -18,11 +18,13 @@ import pytest
 import parquetry
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError, SparkLost, StorageError
-from parquetry.maintain import run
+from parquetry.maintain import failures, run
+from parquetry.maintain.failures import Failed
 from parquetry.maintain.pick import Refresh
-from parquetry.maintain.run import Failed, Maintainer
+from parquetry.maintain.run import Maintainer
 from parquetry.model.freshness import next_step
 from parquetry.model.profile import PROFILES
+from parquetry.model.settings import Settings
 from parquetry.model.state import AddViewDelta, State, TableState
 from parquetry.storage.failure import explain_failure
 from parquetry.warehouse import Warehouse
@@ -201,6 +203,31 @@ def test_bounds_follow_what_queries_really_read(wh: Warehouse) -> None:
     assert wh.tune() == 0
 
 
+def test_bounds_that_a_user_set_on_a_table_stay(wh: Warehouse) -> None:
+    wh.create_table("u", DDL, key=["k"], settings={"compaction_width": 3})
+    wh.create_table("w2", DDL, key=["k"], settings=Settings(max_query_deltas=5))
+    wh.change_settings("t", max_query_deltas=7)
+    wh.sql("SELECT k FROM t", executor="local").arrow()
+    wh.set_profile("speed")
+    wh.tune()
+
+    def bounds(name: str) -> tuple[int, int]:
+        settings = wh.catalog.state().table(name).settings
+        return settings.max_query_deltas, settings.compaction_width
+
+    assert bounds("t") == (7, 4), "the other bound follows the profile"
+    assert bounds("u") == (32, 3)
+    assert bounds("w2") == (5, 4)
+    with parquetry.connect(wh.folder) as again:
+        again.set_profile("cost")
+        again.tune()
+    assert bounds("t") == (7, 24)
+    wh.change_settings("t", max_query_deltas="default")
+    assert bounds("t") == (32, 24), "handed back to the profile"
+    wh.tune()
+    assert bounds("t") == (64, 24)
+
+
 def test_the_controller_tunes_by_itself(wh: Warehouse, refreshes: Refreshes) -> None:
     wh.set_profile("speed")
     for _ in range(3):
@@ -240,8 +267,8 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     made = Failing()
     monkeypatch.setattr(run, "refresh", made)
     monkeypatch.setattr(run, "compact", lambda *_: False)
-    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(run, "_LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(failures, "LONGEST_PAUSE_S", 0.2)
     return made
 
 
@@ -279,8 +306,8 @@ def test_the_controller_outlives_a_catalog_that_is_away(
 ) -> None:
     refreshes.gate.set()
     without_spark.ingest(wh, "t", rows(random.Random(2), 20), "second")
-    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(run, "_LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(failures, "LONGEST_PAUSE_S", 0.02)
     state, away = Catalog.state, [True]
 
     def asked(self: Catalog) -> State:

@@ -126,6 +126,14 @@ def test_views_that_are_there_are_not_suggested_again_and_go_when_nobody_needs_t
     assert suggest("t", [day] * 10, 1_000_000, product, 5, [wider, there]).drop == ("wide",)
 
 
+def test_a_view_that_is_being_filled_is_not_suggested_again_and_replaces_no_other() -> None:
+    day = Shape(frozenset({"day"}), frozenset({("sum", "v")}))
+    wide = There("wide", Shape(frozenset({"day", "shop"}), day.aggregates), ("day", "shop"), 50_000.0)
+    filling = There("filling", day, ("day",), product(day.groups), filled=False)
+    found = suggest("t", [day] * 10, 1_000_000, product, 5, [wide, filling])
+    assert (found.views, found.drop) == ((), ())
+
+
 def test_a_name_that_is_taken_is_not_suggested() -> None:
     day = Shape(frozenset({"day"}), frozenset({("sum", "v")}))
     (found,) = suggest("t", [day] * 10, 1_000_000, product, 5, names=["T_by_day", "t_by_day_2"]).views

@@ -50,6 +50,8 @@ def test_suggestions_answer_the_log_and_are_not_made_twice(wh: Warehouse) -> Non
     for s in found.views:
         assert s.rows_after < s.rows_before
         wh.create_view(s.name, s.sql)
+    unfilled = wh.suggest_views()
+    assert (unfilled.views, unfilled.drop) == ((), ()), "they are there, though not filled yet"
     wh.maintain()
     answer = wh.sql(BY_DAY, executor="local")
     assert answer.stats["view"] in {s.name for s in found.views}

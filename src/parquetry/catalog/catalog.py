@@ -160,6 +160,10 @@ class Catalog:
     def live_resources(self, prefix: str) -> set[str]:
         return leases.live_resources(self._db, prefix)
 
+    def at_work(self, prefix: str) -> dict[str, str]:
+        """Who works on what, by the resources of their leases; the dead are left out where that is known."""
+        return leases.at_work(self._db, prefix)
+
     def keep(self, lease: Lease, seconds: float) -> LeaseKeeper:
         """``with catalog.keep(lease, 30) as keeper: ... commit(..., lease=keeper.lease)``."""
         return LeaseKeeper(self._db, lease, seconds)

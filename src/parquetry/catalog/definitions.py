@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,10 +38,11 @@ def settings_under(
 ) -> Settings:
     """Settings as given, where nothing is said as the database's profile has them."""
     if isinstance(given, Settings):
-        return given
+        said = (name for name in Settings.names() if getattr(given, name) != getattr(Settings(), name))
+        return replace(given, given=tuple(sorted({*given.given, *said})))
     start = Settings(row_group_rows=VIEW_GROUP_ROWS) if view else Settings()
     start = start if profile is None else profile.compiled(start)
-    return Settings.from_json({**start.to_json(), **(given or {})})
+    return start.changed(given or {}, start)
 
 
 def create_table(
@@ -76,7 +78,8 @@ def add_column(catalog: Catalog, table: str, name: str, type: str, merge: str | 
 
 
 def change_settings(catalog: Catalog, table: str, changes: Mapping[str, Any]) -> None:
-    t = catalog.state().table(table)
-    settings = Settings.from_json({**t.settings.to_json(), **changes})
+    state = catalog.state()
+    t = state.table(table)
+    settings = t.settings.changed(changes, settings_under(state.profile, None, view=t.view is not None))
     edit = ChangeSettings(t.table_id, settings)
     catalog.commit([edit], kind="settings", detail={"table": t.name, **changes})

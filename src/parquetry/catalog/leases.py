@@ -1,8 +1,13 @@
-"""Leases: who may do a piece of maintenance, with a token that fences off a worker that lost its lease."""
+"""Leases: who may do a piece of maintenance, with a token that fences off a worker that lost its lease.
+
+A lease ends when it is released, when its time is over, or as soon as somebody asks for it who can tell that its
+process is dead.
+"""
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -10,10 +15,12 @@ import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
+from parquetry.catalog.processes import known_dead, this_process
 from parquetry.errors import CatalogError, LeaseLost
 
 ATTEMPT = "attempt:"
 """The prefix of resources that stand for one write attempt."""
+_AT = " @ "  # between a holder's own words and the name of its process
 _RENEWALS_PER_LEASE = 3  # two renewals may fail before the lease is lost
 
 
@@ -37,7 +44,7 @@ def acquire(db: Database, resource: str, holder: str, seconds: float) -> Lease |
         conn.execute(sa.select(sql.clock.c.version).with_for_update())
         now = db.now(conn)
         row = conn.execute(sa.select(sql.leases).where(sql.leases.c.resource == resource)).one_or_none()
-        if row is not None and row.expires_at > now:
+        if row is not None and row.expires_at > now and not known_dead(_process(row.holder)):
             return None
         lease = Lease(resource, holder, row.token + 1 if row else 1, now + seconds)
         if row is None:
@@ -71,10 +78,21 @@ def release(db: Database, lease: Lease) -> None:
 
 
 def live_resources(db: Database, prefix: str) -> set[str]:
-    """The resources of this prefix that somebody holds right now."""
+    """The resources of this prefix whose lease's time is not over: tasks elsewhere may outlive the process that asked
+    for them."""
+    return set(_held(db, prefix))
+
+
+def at_work(db: Database, prefix: str) -> dict[str, str]:
+    """Who holds each resource of this prefix right now, without those that are known to be dead."""
+    return {r: _words(holder) for r, holder in _held(db, prefix).items() if not known_dead(_process(holder))}
+
+
+def _held(db: Database, prefix: str) -> dict[str, str]:
     with db.read() as conn:
         held = sql.leases.c.resource.startswith(prefix, autoescape=True), sql.leases.c.expires_at > db.now(conn)
-        return set(conn.execute(sa.select(sql.leases.c.resource).where(*held)).scalars())
+        rows = conn.execute(sa.select(sql.leases.c.resource, sql.leases.c.holder).where(*held))
+        return {row.resource: row.holder for row in rows}
 
 
 def check_held(db: Database, conn: sa.Connection, lease: Lease) -> None:
@@ -108,11 +126,9 @@ class LeaseKeeper:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
-        try:
+        # The work is done or has failed by now, and its outcome counts: a lease that stays ends by itself.
+        with suppress(CatalogError):
             release(self._db, self.lease)
-        except CatalogError:
-            if error is None:
-                raise
 
     def _renew(self) -> None:
         while not self._stop.wait(self._seconds / _RENEWALS_PER_LEASE):
@@ -126,7 +142,16 @@ class LeaseKeeper:
 
 
 def _changing(lease: Lease) -> dict[str, object]:
-    return {"holder": lease.holder, "token": lease.token, "expires_at": lease.expires_at}
+    return {"holder": f"{lease.holder}{_AT}{this_process()}", "token": lease.token, "expires_at": lease.expires_at}
+
+
+def _words(holder: str) -> str:
+    return holder.rpartition(_AT)[0] or holder
+
+
+def _process(holder: str) -> str:
+    """The process of a holder as the catalog has it; none where an older release wrote it."""
+    return holder.rpartition(_AT)[2] if _AT in holder else ""
 
 
 def _is(lease: Lease) -> tuple[sa.ColumnElement[bool], ...]:

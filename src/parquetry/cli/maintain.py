@@ -19,8 +19,8 @@ from parquetry.cli.progress import Work, shown
 from parquetry.priority import in_background
 
 if TYPE_CHECKING:
+    from parquetry.maintain.failures import Failed, Left
     from parquetry.maintain.pick import Stage
-    from parquetry.maintain.run import Failed
     from parquetry.warehouse import Warehouse
 
 verbs = typer.Typer()
@@ -55,20 +55,29 @@ def maintain(
 
 
 def _maintain(wh: Warehouse, json: bool) -> None:
-    before = wh.freshness()["qt"]
-    stages = []
+    from parquetry.maintain.failures import Left
+
+    before = wh.catalog.state().qt
+    stages: list[Stage] = []
+    left: list[Left] = []
     with shown("maintain") as work:
-        for stage in wh.maintaining(progress=work):
-            work.start(str(stage))
-            stages.append(stage)
-    qt = wh.freshness()["qt"]
+        for step in wh.maintaining(progress=work):
+            work.start(str(step))
+            if isinstance(step, Left):
+                left.append(step)
+            else:
+                stages.append(step)
+    qt = wh.catalog.state().qt
     if json:
-        print_json({"stages": [stage_document(s) for s in stages], "qt_before": before, "qt": qt})
-    elif not stages:
-        print(f"nothing to do, QT {qt}")
+        document: dict[str, Any] = {"stages": [stage_document(s) for s in stages], "qt_before": before, "qt": qt}
+        print_json({**document, "left": [stage_document(s) for s in left]})
     else:
-        print("\n".join(str(s) for s in stages))
-        print(f"QT {before} -> {qt}")
+        for step in (*stages, *left):
+            print(step)
+        done = f"QT {before} -> {qt}" if qt > before else f"QT {qt}"
+        print(done if stages or left else f"nothing to do, {done}")
+    if left:
+        raise typer.Exit(1)
 
 
 def _watch(wh: Warehouse, pause: float, work: Work, json: bool) -> None:
@@ -105,13 +114,15 @@ def _print_stages(stages: list[Stage], json: bool) -> None:
     print_done(json, document, "\n".join(str(s) for s in stages) or "nothing to do")
 
 
-def stage_document(stage: Stage | Failed) -> dict[str, Any]:
+def stage_document(stage: Stage | Failed | Left) -> dict[str, Any]:
+    from parquetry.maintain.failures import Failed, Left
     from parquetry.maintain.pick import Compact, Refresh
-    from parquetry.maintain.run import Failed
 
     if isinstance(stage, Failed):
         what = None if stage.stage is None else stage_document(stage.stage)
         return {"stage": "failed", "of": what, "error": str(stage.error), "again_s": stage.again_s}
+    if isinstance(stage, Left):
+        return {"stage": "left", "of": stage_document(stage.stage), "holder": stage.holder}
     if isinstance(stage, Refresh):
         return {
             "stage": "refresh",

@@ -122,7 +122,7 @@ class Tour:
                 self.say(f"   {stage}")
         took = time.perf_counter() - started
         qt = self._wh.freshness()["qt"]
-        self.say(f"   QT {before} -> {qt} in {took:.1f} s")
+        self.say(f"   QT {f'{before} -> {qt}' if qt > before else qt} in {took:.1f} s")
         self.record["maintained"].append({"qt_before": before, "qt": qt, "seconds": took})
 
     def show_deltas(self) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parquetry import failpoints
-from parquetry.catalog import Catalog
-from parquetry.errors import LabelConflict, ParquetryError, SchemaError
+from parquetry.catalog import Catalog, LeaseKeeper
+from parquetry.errors import CatalogError, LabelConflict, ParquetryError, SchemaError, StorageError
 from parquetry.ingest.conform import conform, digest_of
 from parquetry.ingest.sources import as_frame, write_tasks
 from parquetry.layouts.write import write_rows
-from parquetry.model.state import AddDelta
-from parquetry.storage.attempt import attempt, clean_up
+from parquetry.model.state import AddDelta, Commit
+from parquetry.storage.attempt import attempt, clean_up, settle
 from parquetry.storage.delta_writer import delta_directory, new_delta_id
 from parquetry.storage.failure import explain_failure
 from parquetry.storage.store import Store
@@ -71,12 +72,14 @@ def ingest(
                 failpoints.reach("ingest.before_commit")
                 edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
                 detail = {"table": name, "label": label}
-                commit = catalog.commit([edit], kind="ingest", lease=kept.lease, detail=detail)
+                commit = _committed(catalog, edit, kept, detail)
             except BaseException:
                 clean_up(catalog, store, state.table_id, delta_id)
                 raise
+            # From here on the batch is in: nothing may look like a failure, or who has no label ingests it again.
             if commit.repeated:  # another writer committed the same label first
-                store.delete_dir(delta_directory(state.table_id, delta_id))
+                with suppress(StorageError):  # vacuum will
+                    store.delete_dir(delta_directory(state.table_id, delta_id))
             failpoints.reach("ingest.committed")
     except ParquetryError:
         raise
@@ -84,3 +87,26 @@ def ingest(
         raise explain_failure(e, name) from e
     assert commit.label is not None
     return Ingested(name, label, commit.label.t, commit.version, written.rows_in, commit.repeated)
+
+
+def _committed(catalog: Catalog, edit: AddDelta, kept: LeaseKeeper, detail: dict[str, Any]) -> Commit:
+    """Commits. Where the catalog's answer is lost, the batch's label tells whether it was done."""
+    try:
+        return catalog.commit([edit], kind="ingest", lease=kept.lease, detail=detail)
+    except CatalogError:
+        found = _done_all_the_same(catalog, edit)
+        if found is None:
+            raise
+        return found
+
+
+def _done_all_the_same(catalog: Catalog, edit: AddDelta) -> Commit | None:
+    if edit.delta is None:
+        return None  # no delta says whose the label is
+    with suppress(CatalogError):
+        settle(catalog)
+        if edit.delta.delta_id in catalog.known_delta_ids():
+            label = catalog.label(edit.table_id, edit.label)
+            assert label is not None, "it came with the delta"
+            return Commit(label.version, label.t, label)
+    return None

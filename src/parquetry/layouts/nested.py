@@ -5,7 +5,7 @@ Rows never move from one range to another (WP-18), so a range can be learned fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -152,7 +152,9 @@ def learn_nested(
             for rows, own in zip(rows_by_range(boundaries, values), ranges_between(boundaries), strict=True)
         ]
     )
-    how: dict[str, Any] = {"block_rows": options.block_rows, "within": str(within), "inside": _inside(options, cells)}
+    inside = options.to_json()
+    how: dict[str, Any] = {"block_rows": inside.pop("block_rows"), "within": str(within)}
+    how["inside"] = {"cells": cells, **inside}
     high = pc.max(values).as_py() if isinstance(within.unit, str) else None
     how |= {"learned_blocks": _learned(parts), "until": _end(high, within)}
     return NestedLayout(name, within.column, boundaries, tuple(parts), how)
@@ -177,8 +179,7 @@ def extend_nested(
     if until is None or isinstance(within.unit, int):
         return None
     cells = inside.pop("cells")
-    columns = tuple(inside.pop("columns"))
-    options = LearnOptions(spec.options["block_rows"], sample_rate, columns, **inside)
+    options = LearnOptions.from_json({"block_rows": spec.options["block_rows"], **inside}, sample_rate)
     values = sample.column(spec.column)
     last = _last_unit(values, within.unit, options.sample_block_rows)
     if last is None:
@@ -193,13 +194,6 @@ def extend_nested(
     )
     how = {**spec.options, "until": _end(last, within), "learned_blocks": _learned((*spec.parts, *parts))}
     return replace(spec, boundaries=spec.boundaries + added, parts=spec.parts + parts, options=how)
-
-
-def _inside(options: LearnOptions, cells: int) -> dict[str, Any]:
-    """What a part was learned with, so that a later one can be learned alike."""
-    told = {k: getattr(options, k) for k in ("delta", "variant", "weights", "join", "join_levels", "seed")}
-    plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in told.items() if v}
-    return {"columns": list(options.columns or ()), "cells": cells, **plain}
 
 
 def _end(value: Any, within: Within) -> Any:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any
 
 from parquetry.errors import SchemaError
 from parquetry.model.layout import Feature
+from parquetry.model.values import value_from_json, value_to_json
 
 MOST_FEATURES = 512
 CountVectors = Callable[[Sequence[Feature]], Mapping[int, int]]
 """How many rows have each feature vector."""
+_OF_ONE_TABLE = {"sample_rate", "count_vectors"}  # what a learner is told of the rows at hand, not by the user
 
 
 @dataclass(frozen=True)
@@ -75,3 +78,36 @@ class LearnOptions:
     @property
     def sample_block_rows(self) -> int:
         return max(1, round(self.block_rows * self.sample_rate))
+
+    def to_json(self) -> dict[str, Any]:
+        """All that the user said, so that other rows can be laid out alike."""
+        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OF_ONE_TABLE}
+        told["columns"] = None if self.columns is None else list(self.columns)
+        told["weights"] = None if self.weights is None else dict(self.weights)
+        if isinstance(self.delta, Mapping):
+            told["delta"] = {column: _amount_to_json(amount) for column, amount in self.delta.items()}
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any], sample_rate: float) -> LearnOptions:
+        """The same options for another sample; what an older release did not keep is as it is by default."""
+        unknown = set(told) - {f.name for f in fields(cls)}
+        if unknown:
+            raise SchemaError(f"a layout has the unknown option '{min(unknown)}'; it was written by a newer release")
+        columns, delta = told.get("columns"), told.get("delta")
+        if isinstance(delta, Mapping):
+            delta = {column: _amount_from_json(amount) for column, amount in delta.items()}
+        columns = None if columns is None else tuple(columns)
+        return cls(**{**told, "columns": columns, "delta": delta, "sample_rate": sample_rate})
+
+
+def _amount_to_json(amount: Any) -> Any:
+    if isinstance(amount, timedelta):
+        return {"microseconds": amount // timedelta(microseconds=1)}
+    return value_to_json(amount)
+
+
+def _amount_from_json(encoded: Any) -> Any:
+    if isinstance(encoded, dict) and "microseconds" in encoded:
+        return timedelta(microseconds=encoded["microseconds"])
+    return value_from_json(encoded)

@@ -11,7 +11,7 @@ from parquetry.layouts.write import merge_deltas
 from parquetry.maintain.new_ranges import Workload, with_new_ranges
 from parquetry.maintain.pick import Compact
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
-from parquetry.storage.leased import under_lease
+from parquetry.storage.leased import REWRITE, TURN, under_lease
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -27,11 +27,14 @@ def compact(
     holder: str,
     workload: Workload = lambda _: (),
 ) -> bool:
-    """Performs the stage; False when another worker holds the table's lease. A lost lease commits nothing.
+    """Performs the stage; False when another worker holds the table's lease, or waits to rewrite the table in a new
+    layout. A lost lease commits nothing.
 
     Rows of new calendar ranges get a layout of their own here, from the ``workload`` of that moment (WP-19).
     """
-    with under_lease("rewrite", catalog, store, table, holder) as work:
+    if f"{TURN}:{table.table_id}" in catalog.at_work(f"{TURN}:"):
+        return False
+    with under_lease(REWRITE, catalog, store, table, holder) as work:
         if work is None:
             return False
         delta_id = work.new_delta()

@@ -16,6 +16,7 @@ from parquetry.layouts.nested import end_of, extend_nested
 from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout, layout_from_json
 from parquetry.model.state import TableState
+from parquetry.model.types import is_nested
 from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.index_reader import open_index
@@ -50,7 +51,10 @@ def with_new_ranges(
     rows = _rows_from(store, table, deltas, spec.column, until)
     if rows < spec.options["block_rows"]:
         return None
-    columns = list(dict.fromkeys([spec.column, *spec.options["inside"]["columns"]]))
+    inside = spec.options["inside"]["columns"]
+    if inside is None:  # whatever queries filter
+        inside = [c.name for c in table.schema.columns if not is_nested(c.arrow)]
+    columns = list(dict.fromkeys([spec.column, *inside]))
     quoted = {c: "`" + c.replace("`", "``") + "`" for c in columns}
     rate = min(1.0, SAMPLE_ROWS / rows)
     frame = scan(spark, store, table.schema, deltas).where(f"{quoted[spec.column]} >= {literal(until)}")

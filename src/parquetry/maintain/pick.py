@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.model.delta import Delta
-from parquetry.model.freshness import candidate, next_step, queryable, ready, runs, sources_of
+from parquetry.model.freshness import candidate, next_step, queryable, ready, runs, sources_of, views_over
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
 
@@ -34,12 +34,14 @@ class Compact:
 class Advance:
     """Publish new queryable timestamps."""
 
-    tables: tuple[tuple[int, str, int], ...]  # table_id, name, its QT
+    tables: tuple[tuple[int, str, int], ...]  # table_id, name and QT of those whose own moves
     database: int
     before: int
 
     def __str__(self) -> str:
-        return f"advance QT: {self.before} -> {self.database}"
+        if self.database > self.before:
+            return f"advance QT: {self.before} -> {self.database}"
+        return f"advance QTs of single tables: {', '.join(f'{name} -> {qt}' for _, name, qt in self.tables)}"
 
 
 @dataclass(frozen=True)
@@ -76,25 +78,43 @@ def pick(state: State, busy: Collection[int] = ()) -> list[Stage]:
     return stages
 
 
-def pick_next(state: State, busy: Collection[int] = (), *, work_first: bool = False) -> Stage | None:
+def pick_next(
+    state: State, busy: Collection[int] = (), held: Collection[int] = (), *, work_first: bool = False
+) -> Stage | None:
     """The next stage. Refreshes come before compactions, but for those that spare more than they cost.
 
     The QT moves as soon as it can, or with ``work_first`` when nothing else is left to do. QTs of single tables, by
-    which nobody reads, are published when all else is done.
+    which nobody reads, are published when all else is done. Nothing new of the tables ``held`` is shown.
     """
-    advance = pick_advance(state)
+    advance = pick_advance(state, held)
     if advance is not None and advance.database > state.qt and not work_first:
         return advance
     work = pick_urgent_compaction(state, busy) or pick_refresh(state, busy) or pick_compaction(state, busy)
     return work or advance
 
 
-def pick_advance(state: State) -> Advance | None:
+def pick_advance(state: State, held: Collection[int] = ()) -> Advance | None:
     """The QTs that the present deltas allow, when any is beyond the published one (NA-20, NA-23)."""
-    tables = tuple((t.table_id, t.name, queryable(state, t)) for t in state.tables.values())
-    database = candidate(state)
-    moved = any(qt > state.tables[name].qt for _, name, qt in tables)
-    return Advance(tables, database, state.qt) if moved or database > state.qt else None
+    others = (t for t in state.tables.values() if t.table_id not in held)
+    tables = tuple((t.table_id, t.name, qt) for t in others if (qt := queryable(state, t)) > t.qt)
+    database = candidate(state, held)
+    return Advance(tables, database, state.qt) if tables or database > state.qt else None
+
+
+def pick_apart(state: State, busy: Collection[int]) -> tuple[Stage | None, dict[int, Exception]]:
+    """For when picking fails: work on any table of which can be told what it needs, and why it cannot of the others."""
+    unfit: dict[int, Exception] = {}
+    for t in state.tables.values():
+        if t.table_id in busy:
+            continue
+        alone = replace(state, tables={o.name: o for o in (t, *sources_of(state, t), *views_over(state, t))})
+        others = {o.table_id for o in alone.tables.values()} - {t.table_id}
+        try:
+            if (found := pick_refresh(alone, others) or pick_compaction(alone, others)) is not None:
+                return found, unfit
+        except Exception as e:
+            unfit[t.table_id] = e
+    return None, unfit
 
 
 def pick_refresh(state: State, busy: Collection[int] = ()) -> Refresh | None:
@@ -189,8 +209,8 @@ def _after(state: State, stage: Stage) -> State:
 
 
 def _after_advance(state: State, advance: Advance) -> State:
-    tables = {name: replace(state.tables[name], qt=qt) for _, name, qt in advance.tables}
-    return replace(state, qt=advance.database, tables=tables)
+    moved = {name: replace(state.tables[name], qt=qt) for _, name, qt in advance.tables}
+    return replace(state, qt=advance.database, tables={**state.tables, **moved})
 
 
 def _after_refresh(state: State, done: Refresh) -> State:

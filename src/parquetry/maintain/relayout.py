@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
-from parquetry.errors import CommitConflict, SchemaError
+from parquetry.errors import SchemaError
 from parquetry.layouts.cells import with_cells
 from parquetry.layouts.extra import choose_extra_blocks
 from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
@@ -33,7 +33,7 @@ from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.types import is_nested
 from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
-from parquetry.storage.leased import LeasedWork, under_lease
+from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def relayout(
 
     ``predicted`` is kept with the commit, for a later check against what queries really read.
     """
-    with rewriting(catalog, store, name, holder) as work:
+    with rewriting(catalog, store, name, holder, phase) as work:
         state = catalog.state()
         table = state.table(name)
         spec = learn_layout(spark, store, table, learner, workload, options, phase)
@@ -221,12 +221,15 @@ def relayout(
 
 
 @contextmanager
-def rewriting(catalog: Catalog, store: Store, name: str, holder: str) -> Iterator[LeasedWork]:
-    """The one rewrite of a table at a time; a second one is refused."""
+def rewriting(catalog: Catalog, store: Store, name: str, holder: str, phase: Phase) -> Iterator[LeasedWork]:
+    """The one rewrite of a table at a time. Others are waited for: compactions let it pass, earlier ones like it do
+    not."""
     table = catalog.state().table(name)
-    with under_lease("rewrite", catalog, store, table, holder) as work:
-        if work is None:
-            raise CommitConflict(f"another worker is rewriting '{table.name}' right now; try again when it is done")
+    with (
+        under_lease(TURN, catalog, store, table, holder, phase),
+        under_lease(REWRITE, catalog, store, table, holder, phase) as work,
+    ):
+        assert work is not None, "it was waited for"
         yield work
 
 

@@ -102,7 +102,7 @@ def relayout_ranges(
     assert options.range is not None
     if options.within is not None or options.extra_space:
         raise SchemaError("the ranges are there already: leave 'within' and 'extra_space' out")
-    with rewriting(catalog, store, name, holder) as work:
+    with rewriting(catalog, store, name, holder, phase) as work:
         table = catalog.state().table(name)
         chosen = choose_ranges(table, options.range)
         deltas = [d for d in table.deltas if d.layout_id == table.layout_id]

@@ -10,16 +10,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from parquetry.catalog import Catalog
-from parquetry.errors import CommitConflict, LeaseLost, ParquetryError, SparkLost
+from parquetry.errors import CommitConflict, LeaseLost, SparkLost
+from parquetry.maintain import failures
 from parquetry.maintain.compact import compact
+from parquetry.maintain.failures import CannotShow, Failed, Left, SetAside, check_shown, explained
 from parquetry.maintain.new_ranges import Workload
-from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick_next
+from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick, pick_apart, pick_next
 from parquetry.maintain.tune import tune
 from parquetry.model.state import AdvanceQT, State
+from parquetry.storage.leased import LEASE_S, REFRESH, REWRITE, TURN, taken_by
 from parquetry.storage.store import Store
 from parquetry.views.refresh import refresh
 
@@ -30,41 +32,9 @@ if TYPE_CHECKING:
 _HELPERS_END_S = 10.0
 _READERS_WARM_S = 0.5
 _TUNE_S = 60.0  # how often delta bounds are adapted to the query load (NA-22)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after a failure; doubled by each further one
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A stage could not be performed, or with none the catalog not be asked. It is tried again after ``again_s``."""
-
-    stage: Stage | None
-    error: ParquetryError
-    again_s: float
-
-    def __str__(self) -> str:
-        what = "" if self.stage is None else f"{self.stage}: "
-        return f"failed, tried again after {self.again_s:g} s: {what}{self.error}"
-
-
-class _SetAside:
-    """Tables whose work failed. They are left alone for a while, a longer one after each further failure."""
-
-    def __init__(self) -> None:
-        self._tables: dict[int, tuple[float, float]] = {}  # until when, and for how long
-
-    def failed(self, table_id: int) -> float:
-        """The seconds for which the table is left alone."""
-        _, before = self._tables.get(table_id, (0.0, _FIRST_PAUSE_S / 2))
-        pause = min(2 * before, _LONGEST_PAUSE_S)
-        self._tables[table_id] = time.monotonic() + pause, pause
-        return pause
-
-    def worked(self, table_id: int) -> None:
-        self._tables.pop(table_id, None)
-
-    def tables(self) -> set[int]:
-        now = time.monotonic()
-        return {table_id for table_id, (until, _) in list(self._tables.items()) if until > now}
+_PATIENCE_S = LEASE_S + 5.0  # with other workers: the lease of one that died elsewhere is over by then
+_ASK_S = 0.1  # how often their leases are looked at
+_LEASES = {Compact: (REWRITE, TURN), Refresh: (REFRESH,)}
 
 
 class Pinned(Protocol):
@@ -87,53 +57,99 @@ class Maintainer:
         """``pinned`` gives the newest state and keeps its files from vacuum as long as what it gave lives."""
         self._catalog, self._store, self._spark, self._warm, self._pinned = catalog, store, spark, warm, pinned
         self._workload = workload
-        self._aside = _SetAside()
+        self._aside, self._held = SetAside(), SetAside()  # not worked on; nothing new of them is shown
         self._told: deque[Failed] = deque()  # by helpers, to be told in the foreground
         self._process = f"{socket.gethostname()}:{os.getpid()}"  # as it pins what it reads
         self._holder = f"{self._process}:{threading.get_ident()}"
 
-    def run(self) -> Iterator[Stage]:
+    def run(self) -> Iterator[Stage | Left]:
         """Yields each stage right before it is performed, until nothing is left to do.
 
-        Work on a table where a stage fails ends with it, the rest goes on; then the first failure is raised."""
-        failures: list[ParquetryError] = []
-        for step in self._steps():
-            if isinstance(step, Failed):
-                failures.append(step.error)
-            else:
-                yield step
-        if failures:
-            raise failures[0]
+        What other workers are at is waited for, a little longer than the lease of one that died lasts; what they have
+        not done by then is told last. Work on a table where a stage fails ends with it, the rest goes on; then the
+        first failure is raised.
+        """
+        failed: list[Exception] = []
+        patience, idle = _PATIENCE_S, 0
+        while idle < 2:
+            version, others = self._catalog.version(), set[int]()
+            for step in self._steps(others):
+                if isinstance(step, Failed):
+                    failed.append(step.error)
+                else:
+                    yield step
+            if not others or patience <= 0:
+                break
+            # Somebody may have been in the way for a moment only; when nothing moves after that, nobody will.
+            idle = 0 if others & taken_by(self._catalog).keys() or self._catalog.version() > version else idle + 1
+            started = time.monotonic()
+            time.sleep(_ASK_S)
+            while others <= taken_by(self._catalog).keys() and time.monotonic() - started < patience:
+                time.sleep(_ASK_S)
+            patience -= time.monotonic() - started
+        yield from self._left(others)
+        if failed:
+            raise failed[0]
 
-    def _steps(self, *, helping: bool = False) -> Iterator[Stage | Failed]:
-        """Each stage right before it is performed, and right after it if it failed.
+    def _left(self, others: set[int]) -> list[Left]:
+        """What is still to be done to tables that other workers are at, or were."""
+        if not others:
+            return []
+        holders, stages = taken_by(self._catalog), pick(self._catalog.state())
+        first = {s.table_id: s for s in reversed(stages) if not isinstance(s, Advance)}
+        return [Left(first[i], holders.get(i, "")) for i in sorted(others & first.keys())]
 
-        One that helps others leaves it to them to move the QT, while there is other work."""
-        busy = self._aside.tables()
+    def _steps(self, others: set[int], *, helping: bool = False) -> Iterator[Stage | Failed]:
+        """Each stage right before it is performed, and right after it if it failed. Tables that are left to other
+        workers are added to ``others``.
+
+        One that helps others leaves it to them to move the QT, while there is other work.
+        """
+        busy, held = self._aside.tables(), self._held.tables()
         waited = False
         while True:
             state = self._catalog.state()
-            # Batches may come faster than the QT can wait for readers: other work must not wait for ever.
-            stage = pick_next(state, busy, work_first=waited or helping)
+            try:
+                # Batches may come faster than the QT can wait for readers: other work must not wait for ever.
+                stage = pick_next(state, busy, held, work_first=waited or helping)
+            except Exception:
+                stage, unfit = pick_apart(state, busy)
+                for table_id, e in unfit.items():
+                    busy.add(table_id)
+                    yield Failed(None, explained(e, None), self._aside.failed(table_id))
             if stage is None:
                 return
+            if not isinstance(stage, Advance) and stage.table_id in taken_by(self._catalog, *_LEASES[type(stage)]):
+                busy.add(stage.table_id)
+                others.add(stage.table_id)
+                continue
             yield stage
             waited = False
-            if isinstance(stage, Advance):
-                waited = self._advance(state, stage)
-                continue
             try:
-                done = self._refresh(stage) if isinstance(stage, Refresh) else self._compact(state, stage)
-            except SparkLost:
-                raise
-            except ParquetryError as e:
-                busy.add(stage.table_id)
-                yield Failed(stage, e, self._aside.failed(stage.table_id))
-                continue
-            if done:
-                self._aside.worked(stage.table_id)
-            else:
-                busy.add(stage.table_id)  # another worker is on it
+                if isinstance(stage, Advance):
+                    waited = self._advance(state, stage, held)
+                elif self._work(state, stage):
+                    self._aside.worked(stage.table_id)
+                    held.discard(stage.table_id)  # what could not be shown may have been replaced
+                else:
+                    busy.add(stage.table_id)
+                    others.add(stage.table_id)
+            except Exception as e:
+                yield self._failed(state, stage, e, busy, held)
+
+    def _failed(self, state: State, stage: Stage, e: Exception, busy: set[int], held: set[int]) -> Failed:
+        """Sets aside what cannot be done, so that the next stage is another one. Only the loss of Spark ends it all."""
+        error = explained(e, stage)
+        if isinstance(error, SparkLost):
+            raise error from e
+        if isinstance(error, CannotShow):
+            held.add(error.table_id)
+            return Failed(stage, error, self._held.failed(error.table_id))
+        if isinstance(stage, Advance):
+            held.update(t.table_id for t in state.tables.values())  # until the next round
+            return Failed(stage, error, failures.FIRST_PAUSE_S)
+        busy.add(stage.table_id)
+        return Failed(stage, error, self._aside.failed(stage.table_id))
 
     def watch(self, stop: threading.Event, interval_s: float) -> Iterator[Stage | Failed]:
         """Keeps going until ``stop`` is set; looks for new work every ``interval_s`` seconds.
@@ -162,16 +178,16 @@ class Maintainer:
                         helper.start()
                     while self._told:
                         yield self._told.popleft()
-                    for step in self._steps() if self._due() else ():
+                    for step in self._steps(set()) if self._due() else ():
                         yield step
                         if stop.is_set():
                             break
                     pause = interval_s
                 except SparkLost:
                     raise
-                except ParquetryError as e:
-                    pause = min(max(2 * pause, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-                    yield Failed(None, e, pause)
+                except Exception as e:
+                    pause = min(max(2 * pause, failures.FIRST_PAUSE_S), failures.LONGEST_PAUSE_S)
+                    yield Failed(None, explained(e, None), pause)
                 stop.wait(pause)
         finally:
             ended.set()
@@ -185,10 +201,10 @@ class Maintainer:
 
     def _help(self, slot: int, ended: threading.Event, interval_s: float) -> None:
         helper = Maintainer(self._catalog, self._store, self._spark, self._warm, self._pinned, self._workload)
-        helper._aside = self._aside
+        helper._aside, helper._held = self._aside, self._held
         while not ended.is_set():
-            with suppress(ParquetryError):  # the foreground tells that the catalog cannot be asked
-                for step in helper._steps(helping=True) if slot <= self._slots() and self._due() else ():
+            with suppress(Exception):  # the foreground tells that the catalog cannot be asked, or that Spark is gone
+                for step in helper._steps(set(), helping=True) if slot <= self._slots() and self._due() else ():
                     if isinstance(step, Failed):
                         self._told.append(step)
                     if ended.is_set():
@@ -203,11 +219,16 @@ class Maintainer:
         since = self._catalog.hidden_since(state.qt)
         return since is None or self._catalog.now() - since >= state.profile.target_lag_s / 2
 
-    def _advance(self, state: State, stage: Advance) -> bool:
+    def _advance(self, state: State, stage: Advance, held: set[int]) -> bool:
         """Moves the QT; whether it waited for readers."""
         # Metadata and hot data of what becomes visible are in memory before it does (NA-27): here, and elsewhere, where
         # readers see by themselves what the QT can move to.
-        self._warm(state)
+        for t in state.tables.values():
+            if t.table_id not in held:
+                check_shown(self._store, state, t, stage.database)
+                self._held.worked(t.table_id)
+        with suppress(Exception):  # a query will tell
+            self._warm(state)
         waits = stage.database > state.qt and bool(self._catalog.pin_holders() - {self._process})
         if waits:
             time.sleep(_READERS_WARM_S)
@@ -216,19 +237,20 @@ class Maintainer:
             self._catalog.commit([edit], kind="advance", detail={"qt": stage.database})
         return waits
 
+    def _work(self, state: State, stage: Compact | Refresh) -> bool:
+        """Performs the stage; False when another worker is at the table, or was."""
+        try:
+            return self._refresh(stage) if isinstance(stage, Refresh) else self._compact(state, stage)
+        except (CommitConflict, LeaseLost):
+            return False
+
     def _refresh(self, stage: Refresh) -> bool:
         pinned = self._pinned()
         view = pinned.state.tables.get(stage.table)
         if view is None or view.table_id != stage.table_id:
             return False
-        try:
-            return refresh(self._catalog, self._store, self._spark(), pinned.state, view, stage.until, self._holder)
-        except (CommitConflict, LeaseLost):
-            return False
+        return refresh(self._catalog, self._store, self._spark(), pinned.state, view, stage.until, self._holder)
 
     def _compact(self, state: State, stage: Compact) -> bool:
-        try:
-            table = state.tables[stage.table]
-            return compact(self._catalog, self._store, self._spark(), table, stage, self._holder, self._workload)
-        except (CommitConflict, LeaseLost):
-            return False
+        table = state.tables[stage.table]
+        return compact(self._catalog, self._store, self._spark(), table, stage, self._holder, self._workload)

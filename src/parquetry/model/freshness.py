@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from parquetry.model.delta import Delta, queryable_until
 from parquetry.model.state import State, TableState
@@ -68,12 +68,20 @@ def queryable(state: State, table: TableState) -> int:
     return max(table.qt, min(allowed, complete_until(state, table)))
 
 
-def candidate(state: State) -> int:
+def first_hidden(state: State, table: TableState) -> Delta | None:
+    """The oldest delta of the table that readers at the database's QT do not see."""
+    return min((d for d in table.deltas if d.t_hi > state.qt), key=lambda d: d.t_lo, default=None)
+
+
+def candidate(state: State, held: Collection[int] = ()) -> int:
     """The database's QT that the present deltas allow: the next one, if it is beyond the published one (NA-20, NA-23).
 
-    A view holds the QT as soon as it has caught up with it, and not before.
+    A view holds the QT as soon as it has caught up with it, and not before. Of the tables ``held`` nothing new can be
+    shown.
     """
-    gating = [queryable(state, t) for t in state.tables.values() if ready(state, t)]
+    gating = [queryable(state, t) for t in state.tables.values() if t.table_id not in held and ready(state, t)]
+    hidden = (first_hidden(state, t) for t in state.tables.values() if t.table_id in held)
+    gating += [d.t_lo - 1 for d in hidden if d is not None]
     t = min(gating, default=state.clock)
     # One table may hold the QT back at a time over which another has compacted its hidden deltas already.
     while across := [d.t_lo for table in state.tables.values() for d in table.deltas if d.t_lo <= t < d.t_hi]:

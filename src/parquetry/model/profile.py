@@ -34,11 +34,15 @@ class Profile:
             )
 
     def compiled(self, settings: Settings, reads: int | None = None) -> Settings:
-        """The settings of a table under this profile; ``reads``: how many of the newest queries read it (NA-22)."""
+        """The settings of a table under this profile, but for those that a user has chosen for it.
+
+        ``reads``: how many of the newest queries read it (NA-22).
+        """
         bound = self.max_query_deltas
         if reads is not None and reads < SELDOM:
             bound = min(_MOST_DELTAS, bound * (4 if reads == 0 else 2))
-        return replace(settings, max_query_deltas=max(bound, 2), compaction_width=self.compaction_width)
+        meant: dict[str, Any] = {"max_query_deltas": max(bound, 2), "compaction_width": self.compaction_width}
+        return replace(settings, **{name: n for name, n in meant.items() if name not in settings.given})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -13,6 +13,10 @@ VIEW_GROUP_ROWS = 16_384
 """``row_group_rows`` of views: most queries want few of a view's rows, and a scan of all of them is short."""
 
 
+DEFAULT = "default"
+"""The value that hands a setting back to the database's profile, or to the default where there is none."""
+
+
 @dataclass(frozen=True)
 class Settings:
     # -- changes behaviour: what a reader sees, and when ------------------------------------------
@@ -43,6 +47,10 @@ class Settings:
     compression: str = "snappy"
     """Parquet codec: snappy, zstd, lz4 or none."""
 
+    # -- no setting, but whose they are -----------------------------------------------------------
+    given: tuple[str, ...] = ()
+    """The settings that a user has chosen for this table: a profile leaves them alone."""
+
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
@@ -57,13 +65,27 @@ class Settings:
         if self.compression not in ("snappy", "zstd", "lz4", "none"):
             raise SchemaError(f"unknown compression '{self.compression}'; use snappy, zstd, lz4 or none")
 
+    @classmethod
+    def names(cls) -> list[str]:
+        return [f.name for f in dataclasses.fields(cls) if f.name != "given"]
+
+    def changed(self, changes: Mapping[str, Any], otherwise: Settings) -> Settings:
+        """The settings with a user's changes; what is changed to ``default`` is as ``otherwise``, and no longer the
+        user's."""
+        for name in sorted(set(changes) - set(self.names())):
+            raise SchemaError(f"unknown setting '{name}'; settings: {', '.join(sorted(self.names()))}")
+        back = {name for name, value in changes.items() if value is None or value == DEFAULT}
+        values = {name: getattr(otherwise, name) if name in back else value for name, value in changes.items()}
+        given = (set(self.given) | set(changes)) - back
+        return dataclasses.replace(self, **values, given=tuple(sorted(given)))
+
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        told = {name: getattr(self, name) for name in self.names()}
+        return {**told, "given": list(self.given)} if self.given else told
 
     @classmethod
     def from_json(cls, d: Mapping[str, Any]) -> Settings:
-        known = {f.name for f in dataclasses.fields(cls)}
-        unknown = set(d) - known
+        unknown = set(d) - set(cls.names()) - {"given"}
         if unknown:
-            raise SchemaError(f"unknown setting '{sorted(unknown)[0]}'; settings: {', '.join(sorted(known))}")
-        return cls(**d)
+            raise SchemaError(f"unknown setting '{min(unknown)}'; settings: {', '.join(sorted(cls.names()))}")
+        return cls(**{**d, "given": tuple(d.get("given", ()))})

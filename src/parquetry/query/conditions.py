@@ -19,6 +19,7 @@ from parquetry.query.scopes import Origin, Ref, Scope, Source, parts_of
 from parquetry.workload.predicates import predicate
 from parquetry.workload.simplify import conjuncts, rejects_nulls
 
+NOT_USED = "not used: "  # how the note of such a filter begins
 _SHOWN = 200  # characters of a filter that its note repeats
 
 
@@ -56,16 +57,16 @@ class Conditions:
         text = part.sql("spark")
         text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
         if self.distrust or ref.frozen:
-            ref.notes.append(f"not used: {text} ({self.distrust or ref.frozen})")
+            ref.notes.append(f"{NOT_USED}{text} ({self.distrust or ref.frozen})")
             return
         made = predicate(part, ref.types, resolve)
         if not nullable and says_more(part, ref.types, resolve):
             evaluated = opaque(part, ref.types, resolve)
             ref.opaque += [evaluated] if evaluated is not None else []
         if isinstance(made, Anything):
-            ref.notes.append(f"not used: {text} ({made.why or 'always true'})")
+            ref.notes.append(f"{NOT_USED}{text} ({made.why or 'always true'})")
         elif nullable and not rejects_nulls(made):
-            ref.notes.append(f"not used: {text} (an outer join may add nulls below it)")
+            ref.notes.append(f"{NOT_USED}{text} (an outer join may add nulls below it)")
         else:
             ref.notes.append(f"used: {text}")
             ref.found.append(made)

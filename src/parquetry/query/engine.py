@@ -152,9 +152,9 @@ class Engine:
     def warm(self, state: State) -> None:
         """Reads the indexes of all present deltas into memory, and whatever else readers here will need (NA-27)."""
         for t in state.tables.values():
-            open_snapshot(self._store, t.deltas, t.schema)
-        with suppress(ParquetryError):  # a query will tell
-            self.follower.look()
+            with suppress(Exception):  # a query will tell
+                open_snapshot(self._store, t.deltas, t.schema)
+        self.follower.look()
 
     def _get_ready(self, state: State) -> None:
         """Gets ready for readers of ``state``, at the QT that it will show next: what they often ask for is in memory,

@@ -10,6 +10,7 @@ from typing import Any
 from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import CatalogError
 from parquetry.query.plan import Plan
+from parquetry.query.workload import shape_of
 
 _FLUSH_ROWS = 256  # to write few takes as long as to write many
 _FLUSH_S = 2.0
@@ -30,8 +31,7 @@ class QueryLog:
     def add(self, plan: Plan, stats: dict[str, Any]) -> None:
         asked = plan.asked or plan.bound
         tables = sorted({*plan.tables, *(r.table for r in asked.refs)})
-        shape = [{"table": r.table, "columns": list(r.columns), "filters": list(r.filters)} for r in asked.refs]
-        row = QueryRow.of(time.time(), asked.sql, tables, shape, stats)
+        row = QueryRow.of(time.time(), asked.sql, tables, [shape_of(r) for r in asked.refs], stats)
         with self._lock:
             self._waiting.append(row)
             if self._writer is None:

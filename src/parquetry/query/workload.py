@@ -19,7 +19,7 @@ from parquetry.model.predicate import Anything, Nothing
 from parquetry.model.schema import TableSchema
 from parquetry.model.workload import LoggedQuery
 from parquetry.query.bind import TableRef, bind
-from parquetry.workload.boxes import to_boxes
+from parquetry.query.conditions import NOT_USED
 
 IMPORTED = "imported"
 _NOT_RUN = {"executor": IMPORTED, "qt": 0, "elapsed_ms": 0.0, "plan_ms": 0.0, "rows_out": 0, "bytes_read": 0}
@@ -41,15 +41,12 @@ class Imported:
 
 
 def shape_of(ref: TableRef) -> dict[str, Any]:
-    """What the log keeps of one reference: columns, filters as text, and the filter's boxes (PW-07)."""
-    boxes = to_boxes(ref.predicate)
-    return {
-        "table": ref.table,
-        "columns": list(ref.columns),
-        "filters": list(ref.filters),
-        "boxes": [b.to_json() for b in boxes.boxes],
-        "opaque": list(boxes.opaque),
-    }
+    """What the log keeps of one reference: columns, filters as text, and which of them nothing can be skipped by.
+
+    The text is bound again when a layout is learned (PW-07), so no more is kept.
+    """
+    unused = [f.removeprefix(NOT_USED) for f in ref.filters if f.startswith(NOT_USED)]
+    return {"table": ref.table, "columns": list(ref.columns), "filters": list(ref.filters), "opaque": unused}
 
 
 def import_queries(catalog: Catalog, path: str | os.PathLike[str]) -> Imported:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from parquetry.catalog import Catalog, LeaseKeeper
 from parquetry.catalog.leases import ATTEMPT
@@ -25,10 +25,12 @@ def attempt(catalog: Catalog, delta_id: str, holder: str) -> Iterator[LeaseKeepe
 
 def clean_up(catalog: Catalog, store: Store, table_id: int, delta_id: str) -> None:
     """Removes what a failed attempt wrote, unless it is committed after all, or nobody can tell: vacuum will."""
-    try:
-        # A commit of nothing waits for the commits before it: one whose answer was lost on the way is over then.
-        catalog.commit([], kind="clean up")
+    with suppress(CatalogError, StorageError):
+        settle(catalog)
         if delta_id not in catalog.known_delta_ids():
             store.delete_dir(delta_directory(table_id, delta_id))
-    except (CatalogError, StorageError):
-        pass
+
+
+def settle(catalog: Catalog) -> None:
+    """Returns when every commit before is over, also one whose answer was lost on the way: this one waits for it."""
+    catalog.commit([], kind="clean up")

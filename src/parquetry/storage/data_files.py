@@ -78,9 +78,9 @@ class DataFiles:
     def abandon(self, error: BaseException) -> None:
         """Leaves no half-written file behind."""
         if self._writer is not None:
-            self._writer = None
             with suppress(BaseException):
                 self._publishing.__exit__(type(error), error, error.__traceback__)
+            self._writer = None  # it writes its footer as it goes, for which there may be no room either
 
     def _cut(self, *, final: bool) -> None:
         table = pa.concat_tables(self.pending)

@@ -71,10 +71,10 @@ def explain_failure(error: Exception, table: str) -> ParquetryError:
     ):
         what = " ".join(apart[1].split()).strip(" .")[: 2 * _SHOWN]
         return DataError(f"table '{table}': {what}. Make the files agree with the table's types", table=table)
-    return ParquetryError(f"writing '{table}' failed: {_telling_line(error)}; nothing was committed")
+    return ParquetryError(f"writing '{table}' failed: {telling_line(error)}; nothing was committed")
 
 
-def _telling_line(error: Exception) -> str:
+def telling_line(error: Exception) -> str:
     """The one line that tells most: the exception of a Python worker's traceback, or what follows py4j's preface."""
     text = str(error)
     raised = re.search(r"^[\w.]+(?:Error|Exception): .+$", text, re.M)

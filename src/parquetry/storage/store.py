@@ -48,9 +48,12 @@ class Sink:
         self._path = path
         self._crc = 0
         self.size = 0
+        self.given_up = False  # what buffers still hold is not wanted any more, and must not fail once more
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
         view = memoryview(data)
+        if self.given_up:
+            return view.nbytes
         with _explained(self._path):
             self._stream.write(view)
         self._crc = zlib.crc32(view, self._crc)
@@ -187,13 +190,15 @@ class Store:
             elif renaming:
                 fs.create_dir(folder, recursive=True)
             stream = fs.open_output_stream(target, buffer_size=0)
+        sink = Sink(stream, path)
         try:
-            yield Sink(stream, path)
+            yield sink
             with _explained(path):
                 stream.close()
                 if renaming:
                     self._publish(target, full)
         except BaseException:
+            sink.given_up = True
             with suppress(OSError, pa.ArrowException):
                 stream.close()
             with suppress(OSError, pa.ArrowException):

@@ -26,6 +26,7 @@ from parquetry.storage.delta_writer import (
     write_files,
 )
 from parquetry.storage.failure import explain_failure
+from parquetry.storage.leased import LEASE_S, REFRESH
 from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
 from parquetry.views.changes import Step
@@ -37,7 +38,6 @@ from parquetry.views.skew import Cluster, between, cluster
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-LEASE_S = 60.0
 _TASK_BYTES = 64 << 20  # of the table that a task aggregates
 _TASK_ROWS = 1 << 20  # of the view that a task writes
 AT_ONCE_ROWS = 1 << 20
@@ -58,7 +58,7 @@ def refresh(
     deltas = next_step(state, view)
     if view.view is None or not deltas or max(d.t_hi for d in deltas) != until:
         return False
-    lease = catalog.acquire(f"refresh:{view.table_id}", holder, LEASE_S)
+    lease = catalog.acquire(f"{REFRESH}:{view.table_id}", holder, LEASE_S)
     if lease is None:
         return False
     with catalog.keep(lease, LEASE_S) as kept, active_session_kept():

@@ -79,12 +79,16 @@ class Suggested:
 
 @dataclass(frozen=True)
 class There:
-    """A view that there is: its shape, its key as grouping expressions, and its rows."""
+    """A view that there is: its shape, its key as grouping expressions, and its rows.
+
+    One that is not ``filled`` yet will have about so many. It is not made twice, but makes no other one needless.
+    """
 
     name: str
     shape: Shape
     order: tuple[str, ...]
     rows: float
+    filled: bool = True
 
 
 def shape_of(sql: str, schema: TableSchema) -> Shape | None:
@@ -205,8 +209,9 @@ def suggest(
         taken.add(name.lower())
         sql = _definition(table, c.shape, c.order)
         found.append(Suggestion(name, sql, c.shape, int(c.rows), int(weights[mine].sum()), before, after))
-    left = needless(np.vstack([reads_there, reads[chosen]]), table_rows, len(there))
-    return Suggested(tuple(found), tuple(there[i].name for i in left), len(shapes))
+    filled = [i for i, t in enumerate(there) if t.filled]
+    left = needless(np.vstack([reads_there[filled], reads[chosen]]), table_rows, len(filled))
+    return Suggested(tuple(found), tuple(there[filled[i]].name for i in left), len(shapes))
 
 
 def _free_name(wanted: str, taken: Collection[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parquetry.model.freshness import ready, views_over
@@ -69,14 +70,15 @@ def _over(
     rows = sum(d.rows for d in t.deltas)
     if t.view is not None or not shapes or not rows:
         return None
-    there = [known for v in views_over(state, t) if ready(state, v) and (known := _there(v, t)) is not None]
+    there = [known for v in views_over(state, t) if (known := _there(v, t, ready(state, v))) is not None]
     expressions = sorted({g for s in [*shapes, *(v.shape for v in there)] for g in s.groups})
     sample = sampled_groups(spark(), store, t, expressions)
     estimate = group_estimator(sample, expressions, rows)
+    there = [v if v.filled else replace(v, rows=estimate(v.shape.groups)) for v in there]
     return suggest(t.name, shapes, rows, estimate, most, there, state.tables), {v.name for v in there}
 
 
-def _there(view: TableState, t: TableState) -> There | None:
+def _there(view: TableState, t: TableState, filled: bool) -> There | None:
     """A view of this table alone, of all its rows, as suggestions are compared with it."""
     assert view.view is not None
     spec = view.view.spec
@@ -85,7 +87,7 @@ def _there(view: TableState, t: TableState) -> There | None:
         return None
     grouped = {c.name: shape_of(f"SELECT count(*) AS n FROM t GROUP BY {c.argument}", t.readable) for c in spec.groups}
     order = [group for name in view.schema.key if (one := grouped.get(name)) is not None for group in one.groups]
-    return There(view.name, shape, tuple(order), float(sum(d.rows for d in view.deltas)))
+    return There(view.name, shape, tuple(order), float(sum(d.rows for d in view.deltas)), filled)
 
 
 def _idle(state: State, newest: Sequence[Mapping[str, Any]], made: Mapping[str, float]) -> set[str]:
