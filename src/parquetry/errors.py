@@ -15,6 +15,10 @@ class CatalogError(ParquetryError):
     """The catalog's database cannot be reached or refuses the operation."""
 
 
+class CatalogNotWritable(CatalogError):
+    """The catalog can perhaps be read, but not written: a read-only place, a full disk, a user without rights."""
+
+
 class UnknownTable(ParquetryError):
     def __init__(self, table: str, known: list[str]) -> None:
         self.table = table

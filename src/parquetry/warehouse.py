@@ -32,10 +32,11 @@ from parquetry.maintain.relayout_ranges import relayout_ranges
 from parquetry.maintain.run import Maintainer
 from parquetry.maintain.statements import create_view, perform
 from parquetry.maintain.tune import set_profile, tune
-from parquetry.maintain.vacuum import DEFAULT_GRACE_S, Vacuumed, vacuum
+from parquetry.maintain.vacuum import Vacuumed, vacuum
 from parquetry.maintain.verify import Problem, verify
 from parquetry.maintain.what_if import Checked, WhatIf, check, what_if
 from parquetry.model.profile import Profile
+from parquetry.model.retention import Retention
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.progress import Listener, watch_tasks
@@ -155,7 +156,7 @@ class Warehouse:
         ``most`` is by default what the database's profile leaves to the views that there are, without a profile 5.
         """
         newest = self._logged().queries(queries)
-        made = {r.detail["table"]: r.at for r in self.catalog.history() if r.kind == "create view"}
+        made = self.catalog.made_at()
         return suggested_views(lambda: self.spark, self.store, self.catalog.state(), newest, table, most, made)
 
     def views(self) -> list[dict[str, Any]]:
@@ -242,8 +243,18 @@ class Warehouse:
             time.sleep(interval_s)
         return qt
 
-    def vacuum(self, *, grace_s: float = DEFAULT_GRACE_S, dry_run: bool = False) -> Vacuumed:
-        """Removes files that no version and no reader needs any more."""
+    def retention(self, **changes: int) -> Retention:
+        """How long the catalog remembers what no reader needs; with ``changes`` from now on as they say."""
+        kept = self.catalog.retention()
+        if changes:
+            kept = kept.changed(changes)
+            self.catalog.set_retention(kept)
+        return kept
+
+    def vacuum(self, *, grace_s: float | None = None, dry_run: bool = False) -> Vacuumed:
+        """Removes files that no version and no reader needs any more, and what the catalog need not remember.
+
+        ``grace_s`` stands in for the retention policy's."""
         self._engine.snapshots.move()
         return vacuum(self.catalog, self.store, grace_s=grace_s, dry_run=dry_run)
 

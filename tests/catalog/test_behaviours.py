@@ -419,9 +419,9 @@ def test_pins_move_expire_and_end(catalog: Catalog) -> None:
     ingest(catalog, create(catalog), "a", "b")
     assert catalog.oldest_pinned() is None
     pin = catalog.pin(1, "reader", 60)
-    brief = catalog.pin(0, "brief", 0.05)
+    brief = catalog.pin(0, "brief", 1.0)
     assert catalog.oldest_pinned() == 0
-    time.sleep(0.06)
+    time.sleep(1.05)
     assert catalog.oldest_pinned() == 1
     pin = catalog.move_pin(pin, 3)
     assert catalog.oldest_pinned() == 3

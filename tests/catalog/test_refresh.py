@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,7 +88,7 @@ def ingest_at_once(catalog: Catalog, table: TableState, count: int) -> None:
     state = catalog.state()
     with catalog._db.write() as conn:
         for i in range(count):
-            applying = Applying(conn, state.version + 1 + i, state.clock + i)
+            applying = Applying(conn, state.version + 1 + i, state.clock + i, time.time())
             applying.apply([add(table, f"label {i}")])
             catalog._write_version(applying, "ingest", None)
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.catalog.checks import check_cover, check_views, live_name, ready_views, views_of
-from parquetry.catalog.tables import DATABASE, INDEX_POSITION
+from parquetry.catalog.tables import ADD_DELTA, DATABASE, INDEX_POSITION
 from parquetry.errors import CommitConflict, SchemaError
 from parquetry.model.delta import Delta
 from parquetry.model.schema import TableSchema
@@ -45,6 +45,7 @@ class Applying:
     conn: sa.Connection
     version: int
     clock: int
+    at: float  # by the wall clock
     changes: list[tuple[int, str, Mapping[str, Any]]] = field(default_factory=list)
     taken: int | None = None  # the timestamp of this commit's batches
     label: Label | None = None
@@ -145,12 +146,12 @@ class Applying:
             self.taken = self.clock = self.clock + 1
         t = self.taken
         self.label = Label(edit.table_id, edit.label, t, edit.digest, edit.rows_in, self.version)
-        self.conn.execute(sql.labels.insert().values(**asdict(self.label)))
+        self.conn.execute(sql.labels.insert().values(**asdict(self.label), at=self.at))
         if edit.delta is not None:
             self._put_delta(edit.table_id, edit.delta, t, t)
         delta_id = edit.delta.delta_id if edit.delta else None
         told = {"label": edit.label, "t": t, "delta_id": delta_id, "rows_in": edit.rows_in}
-        self._note(edit.table_id, "add delta", hidden=True, **told)
+        self._note(edit.table_id, ADD_DELTA, hidden=True, **told)
 
     def _add_view_delta(self, edit: AddViewDelta) -> None:
         name = live_name(self.conn, edit.table_id)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from parquetry import failpoints
-from parquetry.catalog import leases, migrations, pins, records
+from parquetry.catalog import leases, migrations, pins, records, retention
 from parquetry.catalog import tables as sql
 from parquetry.catalog.apply import Applying
 from parquetry.catalog.database import Database
 from parquetry.catalog.labels import find_label, not_yet_ingested
 from parquetry.catalog.leases import Lease, LeaseKeeper
 from parquetry.catalog.loading import refresh_state, state_at
-from parquetry.catalog.pins import Pin
+from parquetry.catalog.pins import Pin, Reader
+from parquetry.catalog.retention import Trimmed
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta
+from parquetry.model.retention import Retention
 from parquetry.model.state import AddDelta, Commit, Edit, Label, State
 
 
@@ -58,6 +61,14 @@ class Catalog:
 
     def close(self) -> None:
         self._db.close()
+
+    def check_process(self) -> None:
+        """CatalogError in a process that was forked from the one that opened the catalog."""
+        self._db.check_process()
+
+    @property
+    def forked(self) -> bool:
+        return self._db.forked
 
     def now(self) -> float:
         """The wall clock that leases, pins and the times of versions go by."""
@@ -99,6 +110,10 @@ class Catalog:
     def history(self, table_id: int | None = None, limit: int = 1000) -> list[records.VersionRecord]:
         return records.history(self._db, table_id, limit)
 
+    def made_at(self) -> dict[str, float]:
+        """When each table and view was made, by name."""
+        return records.made_at(self._db)
+
     def hidden_since(self, qt: int) -> float | None:
         """When the oldest batch beyond ``qt`` was committed; None if there is none."""
         return records.hidden_since(self._db, qt)
@@ -125,7 +140,7 @@ class Catalog:
             remaining, repeated = not_yet_ingested(conn, edits)
             if repeated is not None and not any(isinstance(e, AddDelta) for e in remaining):
                 return Commit(version, clock, repeated, repeated=True)
-            applying = Applying(conn, version + 1, clock)
+            applying = Applying(conn, version + 1, clock, self._db.now(conn))
             applying.apply(remaining)
             if not applying.changes:
                 return Commit(version, clock)
@@ -137,7 +152,7 @@ class Catalog:
 
     def _write_version(self, applied: Applying, kind: str, detail: Mapping[str, Any] | None) -> None:
         version, conn = applied.version, applied.conn
-        row = {"version": version, "at": self._db.now(conn), "t": applied.clock, "kind": kind}
+        row = {"version": version, "at": applied.at, "t": applied.clock, "kind": kind}
         conn.execute(sql.versions.insert().values(**row, detail=None if detail is None else dict(detail)))
         conn.execute(
             sql.changes.insert(),
@@ -191,12 +206,21 @@ class Catalog:
     def oldest_pinned(self) -> int | None:
         return pins.oldest_pinned(self._db)
 
+    def oldest_reader(self) -> Reader | None:
+        """Who has pinned the oldest version."""
+        return pins.oldest_reader(self._db)
+
     def raise_horizon(self, version: int) -> None:
         """Ends the readability of versions before ``version``; call it before deleting the first file of garbage."""
         pins.raise_horizon(self._db, version)
 
-    def garbage(self, before_version: int, removed_before: float) -> list[Delta]:
-        return pins.garbage(self._db, before_version, removed_before)
+    def lift_horizon(self, before: float, *, dry_run: bool = False) -> int:
+        """Raises the horizon to the newest version made before this time, but past no pin; gives what it is then."""
+        return pins.lift_horizon(self._db, before, dry_run=dry_run)
+
+    def garbage(self, before_version: int, removed_before: float = math.inf, limit: int | None = None) -> list[Delta]:
+        """Deltas that no version from ``before_version`` on refers to, removed before that wall time; the oldest."""
+        return pins.garbage(self._db, before_version, removed_before, limit)
 
     def forget(self, delta_ids: Iterable[str], horizon_version: int) -> None:
         """Deletes the rows of removed deltas; call it after their files are gone."""
@@ -205,9 +229,22 @@ class Catalog:
     def known_delta_ids(self) -> set[str]:
         return pins.known_delta_ids(self._db)
 
-    def referenced_paths(self, besides: Collection[str] = ()) -> set[str]:
-        """Every file that a known delta lists, but for those of the deltas ``besides``."""
-        return pins.referenced_paths(self._db, besides)
+    def referenced_paths(self, horizon: int | None = None) -> set[str]:
+        """Every file that a known delta lists; with ``horizon`` those that a version from there on refers to."""
+        return pins.referenced_paths(self._db, horizon)
+
+    # -- retention --------------------------------------------------------------------------------
+
+    def retention(self) -> Retention:
+        """What the catalog keeps, and how long."""
+        return retention.policy(self._db)
+
+    def set_retention(self, wanted: Retention) -> None:
+        retention.set_policy(self._db, wanted)
+
+    def trim(self, kept: Retention, horizon: int) -> Trimmed:
+        """Removes what is older than ``kept`` says, in short transactions; all of it is before ``horizon``."""
+        return retention.trim(self._db, kept, horizon)
 
     # -- query log --------------------------------------------------------------------------------
 

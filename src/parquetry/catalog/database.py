@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -11,15 +12,41 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL
+from sqlalchemy.pool import NullPool
 
-from parquetry.errors import CatalogError
+from parquetry.errors import CatalogError, CatalogNotWritable
 
 BUSY_SECONDS = 30  # a writer waits so long for another before it gives up; commits take milliseconds
 CONNECT_SECONDS = 10
+STOPPED_SECONDS = 10  # a client that says nothing for so long inside a transaction is stopped or gone: it holds up all
+STATEMENT_SECONDS = 120  # many times what any of ours takes, even over a long history
+_DEAD_PEER_SECONDS = 30  # without an answer on the network
+
+# What every session of PostgreSQL states, whatever the server's defaults are. A URL's own `options` go before.
+_SESSION = {
+    "lock_timeout": f"{BUSY_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{STOPPED_SECONDS}s",
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    # The server's side: a client whose machine vanished gives its locks back.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
+    "tcp_user_timeout": f"{_DEAD_PEER_SECONDS * 1000}",
+}
+# The client's side: a server that vanished is an error, not a wait for ever.
+_CONNECTION = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": _DEAD_PEER_SECONDS * 1000,
+}
 
 # What a SQLite transaction begins with. A commit survives a power cut; pins, leases and the query log need only
 # survive the process, and so need no sync.
@@ -32,11 +59,14 @@ class Database:
 
     def __init__(self, url: str | URL) -> None:
         self._url = _parse(url)
+        self._process = os.getpid()
         self.sqlite = self._url.get_backend_name() == "sqlite"
+        self.read_only = self.path is not None and _may_not_write(self.path)
         self._writers: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if self.sqlite:
             self._writers = threading.Lock()  # threads queue here, so that SQLite's sleeping retries are rarely needed
-            self.engine = sa.create_engine(self._url, connect_args={"timeout": BUSY_SECONDS})
+            pool = {"poolclass": NullPool} if self.read_only else {}
+            self.engine = sa.create_engine(self._url, creator=self._connect_sqlite, **pool)
             event.listen(self.engine, "connect", _take_over_transactions)
             event.listen(self.engine, "begin", _begin)
             self._reader = self.engine
@@ -91,11 +121,13 @@ class Database:
             try:
                 kept = self._kept.pop()
             except IndexError:
-                kept = sqlite3.connect(
-                    str(self.path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-                )
+                kept = self._connect_sqlite()
+                kept.isolation_level = None
             found = kept.execute(self._texts[statement]).fetchone()[0]
-            self._kept.append(kept)
+            if self.read_only:
+                kept.close()
+            else:
+                self._kept.append(kept)
             return found
 
     @contextlib.contextmanager
@@ -111,17 +143,52 @@ class Database:
             return time.time()
         return float(conn.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")).scalar_one())
 
+    def take_time(self, conn: sa.Connection) -> None:
+        """Lets this transaction's statements take as long as they need; for changes to the tables themselves."""
+        if not self.sqlite:
+            conn.exec_driver_sql("SET LOCAL statement_timeout = 0")
+
     def close(self) -> None:
+        if self.forked:
+            return  # the connections are the parent's
         while self._kept:
             self._kept.pop().close()
         self.engine.dispose()
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that opened the database."""
+        return os.getpid() != self._process
+
+    def check_process(self) -> None:
+        """Locks that were held at a fork are held in the child for ever, and the connections are the parent's."""
+        if self.forked:
+            raise CatalogError(
+                f"this connection belongs to process {self._process}, which forked this one ({os.getpid()}); "
+                "call connect in the child, or start it by 'spawn'"
+            )
+
+    def _connect_sqlite(self) -> sqlite3.Connection:
+        mode = "rw"
+        if self.read_only:
+            # SQLite reads beside a writer only where it may make files, or finds those that the writer has made. With
+            # no such files nobody writes, and the file can be read as it lies there.
+            log = Path(f"{self.path}-wal")
+            mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
+        elif self.path is not None and not self.path.exists():
+            mode = "rwc"
+        address = f"file:{quote(str(self.path))}?mode={mode}"
+        return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
+        self.check_process()
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as e:
-            raise CatalogError(self._explain(e)) from e
+            said = self._explain(e)
+            kind = CatalogNotWritable if any(said.endswith(what) for what in _NOT_WRITABLE) else CatalogError
+            raise kind(said) from e
         except json.JSONDecodeError as e:
             raise CatalogError(f"the catalog {self.where} is damaged; restore it from a copy") from e
 
@@ -137,14 +204,27 @@ class Database:
         return f"the catalog {self.where} failed: {said}; nothing was changed"
 
 
+_FULL = "cannot be written: its disk is full; make room and try again. Nothing was changed"
+_READ_ONLY = "may not be written to; check the permissions of the file and its folder"
+_NO_RIGHTS = "may not be written to by this user or on this server; nothing was changed"
+_NOT_WRITABLE = (_FULL, _READ_ONLY, _NO_RIGHTS)
 _SIGNS = (
     ("database is locked", f"is busy: another process wrote for more than {BUSY_SECONDS} s; try again"),
+    ("lock timeout", f"is busy: another process wrote for more than {BUSY_SECONDS} s; try again"),
+    (
+        "idle-in-transaction timeout",
+        f"ended the transaction of this process, which was stopped for more than {STOPPED_SECONDS} s; "
+        "nothing was changed, try again",
+    ),
     ("unable to open database file", "cannot be opened; check that its folder exists and may be written to"),
     ("file is not a database", "is not a Parquetry catalog: the file is no SQLite database; check the path"),
     ("malformed", "is damaged; restore it from a copy"),
-    ("no space left", "cannot be written: its disk is full; make room and try again. Nothing was changed"),
-    ("disk is full", "cannot be written: the disk is full; make room and try again. Nothing was changed"),
-    ("readonly database", "may not be written to; check the permissions of the file and its folder"),
+    ("no space left", _FULL),
+    ("disk is full", _FULL),
+    ("readonly database", _READ_ONLY),
+    ("read-only transaction", _NO_RIGHTS),
+    ("during recovery", _NO_RIGHTS),  # a PostgreSQL that follows another one
+    ("permission denied for", _NO_RIGHTS),
     ("no such table", "is incomplete: a table is missing; check the URL or restore it from a copy"),
     ('relation "parquetry_', "is incomplete: a table is missing; check the URL or restore it from a copy"),
 )
@@ -166,11 +246,30 @@ def _parse(url: str | URL) -> URL:
     raise CatalogError(f"a catalog cannot live in '{backend}' as given; {usage}")
 
 
+def _may_not_write(path: Path) -> bool:
+    """Whether the file is there and neither it nor files beside it can be written."""
+    effective = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
+    return path.is_file() and not all(os.access(p, os.W_OK, **effective) for p in (path, path.parent))
+
+
 def _postgres_engine(url: URL) -> sa.Engine:
+    given = str(url.query.get("options", ""))
+    stated = "; ".join(f"SET {name} = '{value}'" for name, value in _SESSION.items() if name not in given)
+
+    def state(dbapi: Any, _record: Any) -> None:
+        dbapi.autocommit = True
+        dbapi.execute(stated)
+        dbapi.autocommit = False
+
     try:
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_SECONDS})
+        # Commits lock the clock and then read what others have committed: that needs READ COMMITTED, while a server
+        # may have another default.
+        args = {name: value for name, value in _CONNECTION.items() if name not in url.query}
+        engine = sa.create_engine(url, pool_pre_ping=True, connect_args=args, isolation_level="READ COMMITTED")
     except ModuleNotFoundError:
         raise CatalogError("a PostgreSQL catalog needs psycopg; run: pip install 'parquetry[postgres]'") from None
+    event.listen(engine, "connect", state)
+    return engine
 
 
 def _take_over_transactions(dbapi: Any, _record: Any) -> None:

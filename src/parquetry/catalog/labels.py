@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.errors import LabelConflict
 from parquetry.model.state import AddDelta, Edit, Label
+
+LABEL = tuple(sql.labels.c[f.name] for f in fields(Label))
 
 
 def not_yet_ingested(conn: sa.Connection, edits: Sequence[Edit]) -> tuple[list[Edit], Label | None]:
@@ -31,6 +34,6 @@ def not_yet_ingested(conn: sa.Connection, edits: Sequence[Edit]) -> tuple[list[E
 
 
 def find_label(conn: sa.Connection, table_id: int, label: str) -> Label | None:
-    wanted = sa.select(sql.labels).where(sql.labels.c.table_id == table_id, sql.labels.c.label == label)
+    wanted = sa.select(*LABEL).where(sql.labels.c.table_id == table_id, sql.labels.c.label == label)
     row = conn.execute(wanted).mappings().one_or_none()
     return None if row is None else Label(**row)

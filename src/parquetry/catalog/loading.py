@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
-from parquetry.catalog.tables import DATABASE, INDEX_POSITION
+from parquetry.catalog.tables import ADD_DELTA, DATABASE, INDEX_POSITION
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.profile import Profile
@@ -105,6 +105,13 @@ def _live(t: sa.Table, past: bool) -> tuple[sa.ColumnElement[bool], ...]:
     return added > _SINCE, removed.is_(None)
 
 
+def _last_label(table_id: sa.ColumnElement[int]) -> sa.ScalarSelect[Any]:
+    b = sql.labels
+    return (
+        sa.select(sa.func.max(b.c.t)).where(b.c.table_id == table_id, b.c.t <= sa.bindparam("clock")).scalar_subquery()
+    )
+
+
 # Made once: to make a statement takes longer than to run it.
 _ADDED = {(t.name, past): sa.select(t).where(*_live(t, past)) for t in _VERSIONED for past in (False, True)}
 _REMOVED = {
@@ -113,15 +120,14 @@ _REMOVED = {
 }
 _OF_ADDED = sa.select(sql.files).join(sql.deltas, sql.deltas.c.delta_id == sql.files.c.delta_id)
 _FILES = {past: _OF_ADDED.where(*_live(sql.deltas, past)) for past in (False, True)}
-_LABELLED = sa.select(sql.labels.c.table_id, sql.labels.c.t).where(sql.labels.c.t > _SINCE).order_by(sql.labels.c.t)
 # One step down an index for each table, however many labels it has.
-_LAST = sa.select(sa.func.max(sql.labels.c.t)).where(
-    sql.labels.c.table_id == sql.tables.c.table_id, sql.labels.c.t <= sa.bindparam("clock")
-)
 _LAST_OF_TABLES = {
-    past: sa.select(sql.tables.c.table_id, _LAST.scalar_subquery()).where(*_live(sql.tables, past))
+    past: sa.select(sql.tables.c.table_id, _last_label(sql.tables.c.table_id)).where(*_live(sql.tables, past))
     for past in (False, True)
 }
+_LAST_OF_INGESTED = sa.select(sql.changes.c.table_id, _last_label(sql.changes.c.table_id)).where(
+    sql.changes.c.version > _SINCE, sql.changes.c.edit == ADD_DELTA
+)
 
 
 def refresh_state(conn: sa.Connection, cached: State | None) -> State:
@@ -231,7 +237,7 @@ class _Reading:
         if self.cached is not None and self.cached.clock == self.clock:
             return
         if self.cached is not None:
-            newest = self.conn.execute(_LABELLED, {"since": self.cached.clock})
+            newest = self.conn.execute(_LAST_OF_INGESTED, {**self.span, "clock": self.clock})
         else:
             newest = self.conn.execute(_LAST_OF_TABLES[self.past], {**self.span, "clock": self.clock})
         for table_id, last_t in newest.all():

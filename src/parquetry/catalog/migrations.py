@@ -33,10 +33,26 @@ def _add_visible(conn: sa.Connection) -> None:
     conn.execute(sql.clock.update().values(visible=sql.clock.c.version))
 
 
+def _index_live_rows(conn: sa.Connection) -> None:
+    for name in ("ix_parquetry_queryable_table_id", "ix_parquetry_labels_t", "parquetry_deltas_in_time"):
+        conn.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
+    for index in (*sql.one_live_row, sql.live_deltas, sql.schemas_of_table):
+        index.create(conn, checkfirst=True)
+
+
+def _add_ages(conn: sa.Connection) -> None:
+    for table, column in ((sql.labels, "at"), (sql.pins, "since")):
+        conn.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column} DOUBLE PRECISION")
+    of_version = sa.select(sql.versions.c.at).where(sql.versions.c.version == sql.labels.c.version)
+    conn.execute(sql.labels.update().values(at=of_version.scalar_subquery()))
+
+
 # Ordered, without gaps, never edited once released.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "views", _add_views),
     Migration(3, "readers need not look at commits that show them nothing", _add_visible),
+    Migration(4, "commits and opening take as long whatever the history", _index_live_rows),
+    Migration(5, "retention goes by age, and a pin tells since when it holds", _add_ages),
 )
 
 
@@ -65,6 +81,7 @@ def upgrade(db: Database) -> None:
         if _checked_format(conn, db) == newest_format():
             return
     with db.write() as conn:
+        db.take_time(conn)
         conn.execute(sa.select(sql.clock.c.version).with_for_update())
         stored = _checked_format(conn, db)
         for migration in MIGRATIONS:

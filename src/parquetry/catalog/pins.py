@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
 from parquetry.catalog.loading import delta_of
+from parquetry.catalog.retention import BATCH_ROWS, pause, version_before
 from parquetry.errors import CatalogError, CommitConflict
 from parquetry.model.delta import Delta, StoredFile
 
@@ -27,6 +31,20 @@ class Pin:
     expires_at: float
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Who holds a version: ``holder`` is its host and process."""
+
+    holder: str
+    version: int
+    since: float | None
+
+    def __str__(self) -> str:
+        host, _, process = self.holder.rpartition(":")
+        since = "" if self.since is None else f" since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"process {process} on {host} reads version {self.version}{since}"
+
+
 def put_pin(db: Database, pin: Pin) -> Pin:
     """Stores a new, moved or renewed pin for its full time; CatalogError if vacuum has passed its version."""
     with db.write(durable=False) as conn:
@@ -36,10 +54,13 @@ def put_pin(db: Database, pin: Pin) -> Pin:
             raise CatalogError(f"version {pin.version} was vacuumed meanwhile; try again on the newest version")
         now = db.now(conn)
         fresh = replace(pin, expires_at=now + pin.seconds)
+        p = sql.pins
         values = {"version": fresh.version, "holder": fresh.holder, "expires_at": fresh.expires_at}
-        if conn.execute(sql.pins.update().where(sql.pins.c.pin_id == pin.pin_id).values(**values)).rowcount == 0:
-            conn.execute(sql.pins.delete().where(sql.pins.c.expires_at <= now))
-            conn.execute(sql.pins.insert().values(pin_id=pin.pin_id, **values))
+        since = sa.case((p.c.version == fresh.version, p.c.since), else_=now)
+        mine = p.update().where(p.c.pin_id == pin.pin_id)
+        if conn.execute(mine.values(**values, since=since)).rowcount == 0:
+            conn.execute(p.delete().where(p.c.expires_at <= now))
+            conn.execute(p.insert().values(pin_id=pin.pin_id, **values, since=now))
         return fresh
 
 
@@ -56,6 +77,14 @@ def oldest_pinned(db: Database) -> int | None:
     """The oldest version that a live pin holds."""
     with db.read() as conn:
         return _oldest(db, conn)
+
+
+def oldest_reader(db: Database) -> Reader | None:
+    p = sql.pins
+    with db.read() as conn:
+        live = sa.select(p.c.holder, p.c.version, p.c.since).where(p.c.expires_at > db.now(conn))
+        row = conn.execute(live.order_by(p.c.version, p.c.since).limit(1)).one_or_none()
+        return None if row is None else Reader(row.holder, row.version, row.since)
 
 
 def holders(db: Database) -> set[str]:
@@ -83,29 +112,47 @@ def raise_horizon(db: Database, version: int) -> None:
             conn.execute(sql.meta.update().where(sql.meta.c.name == "horizon").values(value=version))
 
 
-def garbage(db: Database, before_version: int, removed_before: float) -> list[Delta]:
-    """Deltas that no version from ``before_version`` on refers to, removed before that wall time."""
-    d, v = sql.deltas, sql.versions
-    gone = (d.c.removed_version <= before_version, v.c.at < removed_before)
-    joined = d.join(v, v.c.version == d.c.removed_version)
+def lift_horizon(db: Database, before: float, *, dry_run: bool) -> int:
+    """Raises the horizon to the newest version made before a time, or as far as pins let it; the horizon then."""
     with db.read() as conn:
-        rows = conn.execute(sa.select(d).select_from(joined).where(*gone).order_by(d.c.table_id, d.c.t_lo)).all()
-        of_gone = sa.select(sql.files).select_from(joined.join(sql.files, sql.files.c.delta_id == d.c.delta_id))
+        wanted = version_before(conn, before)
+    with db.read() if dry_run else db.write() as conn:
+        horizon = int(conn.execute(_HORIZON).scalar_one()) if dry_run else _horizon(conn, share=False)
+        oldest = _oldest(db, conn)
+        version = max(horizon, wanted if oldest is None else min(wanted, oldest))
+        if version > horizon and not dry_run:
+            conn.execute(sql.meta.update().where(sql.meta.c.name == "horizon").values(value=version))
+        return version
+
+
+def garbage(db: Database, before_version: int, removed_before: float, limit: int | None) -> list[Delta]:
+    """Deltas that no version from ``before_version`` on refers to, removed before that wall time: the oldest ones."""
+    d = sql.deltas
+    with db.read() as conn:
+        if removed_before < math.inf:
+            before_version = min(before_version, version_before(conn, removed_before))
+        gone = d.c.removed_version <= before_version
+        rows = conn.execute(sa.select(d).where(gone).order_by(d.c.removed_version, d.c.t_lo).limit(limit)).all()
         files: dict[str, list[StoredFile]] = defaultdict(list)
-        for f in conn.execute(of_gone.where(*gone).order_by(sql.files.c.position)).all():
-            files[f.delta_id].append(StoredFile(f.path, f.bytes, f.checksum, f.rows))
+        for part in _portions([row.delta_id for row in rows]):
+            listed = sa.select(sql.files).where(sql.files.c.delta_id.in_(part)).order_by(sql.files.c.position)
+            for f in conn.execute(listed).all():
+                files[f.delta_id].append(StoredFile(f.path, f.bytes, f.checksum, f.rows))
     return [delta_of(row, files[row.delta_id]) for row in rows]
 
 
 def forget(db: Database, delta_ids: Iterable[str], horizon_version: int) -> None:
-    """Deletes the rows of removed deltas. Like :func:`raise_horizon`, it may not pass a pin."""
+    """Deletes the rows of removed deltas, some at a time: no writer waits long. Like :func:`raise_horizon`, it may not
+    pass a pin."""
     raise_horizon(db, horizon_version)
-    d = sql.deltas
-    with db.write() as conn:
-        for delta_id in delta_ids:
-            dead = d.delete().where(d.c.delta_id == delta_id, d.c.removed_version <= horizon_version)
-            if conn.execute(dead).rowcount:
-                conn.execute(sql.files.delete().where(sql.files.c.delta_id == delta_id))
+    d, f = sql.deltas, sql.files
+    for part in _portions(list(delta_ids)):
+        started = time.monotonic()
+        with db.write(durable=False) as conn:
+            dead = (d.c.delta_id.in_(part), d.c.removed_version <= horizon_version)
+            conn.execute(f.delete().where(f.c.delta_id.in_(sa.select(d.c.delta_id).where(*dead))))
+            conn.execute(d.delete().where(*dead))
+        pause(time.monotonic() - started)
 
 
 def known_delta_ids(db: Database) -> set[str]:
@@ -114,16 +161,29 @@ def known_delta_ids(db: Database) -> set[str]:
         return set(conn.execute(sa.select(sql.deltas.c.delta_id)).scalars())
 
 
-def referenced_paths(db: Database, besides: Collection[str]) -> set[str]:
-    """The files of every delta that some version may refer to; several deltas may list one (a partial rewrite)."""
+def referenced_paths(db: Database, horizon: int | None = None) -> set[str]:
+    """The files of every known delta, or of those that a version from ``horizon`` on refers to. Several deltas may list
+    one file (a partial rewrite): each took it over in the commit that ended the one before."""
+    d, f = sql.deltas, sql.files
+    paths = sa.select(f.c.path)
+    if horizon is not None:
+        needed = sa.or_(d.c.removed_version.is_(None), d.c.removed_version > horizon)
+        paths = paths.join(d, d.c.delta_id == f.c.delta_id).where(needed)
     with db.read() as conn:
-        rows = conn.execute(sa.select(sql.files.c.delta_id, sql.files.c.path)).all()
-    return {row.path for row in rows if row.delta_id not in besides}
+        return set(conn.execute(paths).scalars())
+
+
+_HORIZON = sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon")
+
+
+def _portions(ids: Sequence[str]) -> list[Sequence[str]]:
+    # A delta has a row of its own, one of its index and as a rule one of data.
+    size = BATCH_ROWS // 3
+    return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
 def _horizon(conn: sa.Connection, *, share: bool) -> int:
-    stored = sa.select(sql.meta.c.value).where(sql.meta.c.name == "horizon").with_for_update(read=share)
-    return int(conn.execute(stored).scalar_one())
+    return int(conn.execute(_HORIZON.with_for_update(read=share)).scalar_one())
 
 
 def _oldest(db: Database, conn: sa.Connection) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
+from parquetry.catalog.labels import LABEL
 from parquetry.model.state import Label
 
 
@@ -58,17 +60,29 @@ class QueryRow(NamedTuple):
         """``tables`` and ``shape`` are what the query reads; ``stats`` what it took."""
         return cls(
             at,
-            text.replace("\x00", "\ufffd"),  # PostgreSQL's text holds no NUL
-            json.dumps([name.lower() for name in tables]),
+            _storable(text),
+            json.dumps([_storable(name).lower() for name in tables]),
             stats.get("executor"),
             stats.get("qt"),
             stats.get("elapsed_ms"),
             stats.get("plan_ms"),
             stats.get("rows_out"),
             stats.get("bytes_read"),
-            json.dumps(stats),
-            json.dumps(shape),
+            _storable_json(stats),
+            _storable_json(shape),
         )
+
+
+def _storable(text: str) -> str:
+    """What both databases can hold: no half a character, and PostgreSQL's text has no NUL."""
+    return _NOT_STORABLE.sub("\ufffd", text)
+
+
+def _storable_json(value: Any) -> str:
+    return _storable(json.dumps(value, ensure_ascii=False))
+
+
+_NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecord]:
@@ -93,15 +107,24 @@ def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecor
 
 def hidden_since(db: Database, qt: int) -> float | None:
     """When the oldest batch beyond ``qt`` was committed."""
-    v, batch = sql.versions, sql.labels
-    first = sa.select(sa.func.min(batch.c.version)).where(batch.c.t > qt).scalar_subquery()
+    t, batch = sql.tables, sql.labels
+    first = sa.select(batch.c.at).where(batch.c.table_id == t.c.table_id, batch.c.t > qt).order_by(batch.c.t).limit(1)
+    of_tables = sa.select(first.scalar_subquery().label("at")).where(t.c.removed_version.is_(None)).subquery()
     with db.read() as conn:
-        return conn.execute(sa.select(v.c.at).where(v.c.version == first)).scalar()
+        return conn.execute(sa.select(sa.func.min(of_tables.c.at))).scalar()
+
+
+def made_at(db: Database) -> dict[str, float]:
+    """When each table and view was made."""
+    t, v = sql.tables, sql.versions
+    live = sa.select(t.c.name, v.c.at).join(v, v.c.version == t.c.added_version).where(t.c.removed_version.is_(None))
+    with db.read() as conn:
+        return {row.name: row.at for row in conn.execute(live).all()}
 
 
 def labels(db: Database, table_id: int, up_to_t: int | None) -> list[Label]:
     """The labels of a table, oldest first; those up to a QT are what a query at that QT sees."""
-    wanted = sa.select(sql.labels).where(sql.labels.c.table_id == table_id).order_by(sql.labels.c.t)
+    wanted = sa.select(*LABEL).where(sql.labels.c.table_id == table_id).order_by(sql.labels.c.t)
     if up_to_t is not None:
         wanted = wanted.where(sql.labels.c.t <= up_to_t)
     with db.read() as conn:

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 DATABASE = 0  # the table_id under which the database's own QT, profile and changes are kept
+ADD_DELTA = "add delta"  # the change that a batch makes
 INDEX_POSITION = -1  # of a delta's index among its files
 
 metadata = sa.MetaData()
@@ -27,7 +28,8 @@ def _table(name: str, *parts: Any) -> sa.Table:
 def _versioned(name: str, *parts: Any) -> sa.Table:
     """A table whose rows live from one version to another.
 
-    The index serves a refresh, which asks for live rows added since and for rows removed since.
+    The index serves a refresh, which asks for live rows added since and for rows removed since. Commits ask for live
+    rows of a table by an index of live rows alone (:func:`_live_rows`): one of all rows would grow with history.
     """
     return _table(
         name,
@@ -38,9 +40,18 @@ def _versioned(name: str, *parts: Any) -> sa.Table:
     )
 
 
+def _live_rows(table: sa.Table, *columns: str, unique: bool = True) -> sa.Index:
+    """An index of the rows that are not removed; unique where a table has one such row."""
+    live = table.c.removed_version.is_(None)
+    indexed = [table.c[column] for column in columns]
+    return sa.Index(f"{table.name}_live", *indexed, unique=unique, sqlite_where=live, postgresql_where=live)
+
+
 meta = _table(
     "meta",
-    sa.Column("name", sa.Text, primary_key=True),  # format: of these tables; horizon: the oldest readable version
+    # format: of these tables; horizon: the oldest readable version; trimmed: up to which version history was trimmed;
+    # and what the retention policy was set to, under the names of its settings
+    sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", _BIG, nullable=False),
 )
 
@@ -87,6 +98,7 @@ schemas = _versioned(
     sa.Column("table_id", _BIG, nullable=False),
     sa.Column("body", _JSON, nullable=False),
 )
+schemas_of_table = sa.Index("parquetry_schemas_of_table", schemas.c.table_id, schemas.c.schema_id)
 
 settings = _versioned(
     "settings",
@@ -103,7 +115,7 @@ layouts = _versioned(
 
 queryable = _versioned(
     "queryable",
-    sa.Column("table_id", _BIG, nullable=False, index=True),  # 0 is the database
+    sa.Column("table_id", _BIG, nullable=False),  # 0 is the database
     sa.Column("qt", _BIG, nullable=False),
 )
 
@@ -119,15 +131,18 @@ built = _versioned(
     sa.Column("table_id", _BIG, nullable=False),
     sa.Column("until", _BIG, nullable=False),
 )
+one_live_row = tuple(_live_rows(t, "table_id") for t in (settings, layouts, queryable, views, built))
 
 labels = _table(
     "labels",
     sa.Column("table_id", _BIG, primary_key=True, autoincrement=False),
     sa.Column("label", sa.Text, primary_key=True),
-    sa.Column("t", _BIG, nullable=False, index=True),
+    sa.Column("t", _BIG, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("rows_in", _BIG, nullable=False),
     sa.Column("version", _BIG, nullable=False),
+    sa.Column("at", sa.Double),  # as of the version, whose row may go sooner
+    # None by t alone: to find a table's last label PostgreSQL might go through those of all others by it.
     sa.Index("parquetry_labels_of_table", "table_id", "t", unique=True),
 )
 
@@ -143,7 +158,7 @@ deltas = _versioned(
     sa.Column("schema_id", _BIG, nullable=False),
     sa.Column("layout_id", _BIG, nullable=False),
 )
-sa.Index("parquetry_deltas_in_time", deltas.c.table_id, deltas.c.removed_version, deltas.c.t_lo)
+live_deltas = _live_rows(deltas, "table_id", "t_lo", unique=False)
 
 files = _table(
     "files",
@@ -168,6 +183,7 @@ pins = _table(
     sa.Column("pin_id", sa.Text, primary_key=True),
     sa.Column("version", _BIG, nullable=False),
     sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("since", sa.Double),  # when it came to this version
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 

@@ -2,7 +2,8 @@
 
 A replaced delta goes when every pinned reader has moved past the version that replaced it and the grace period is
 over. A folder that no delta names goes when it is older than the grace period and no live attempt holds it.
-Files go first, then their rows in the catalog: a crash between the two leaves rows that the next vacuum finishes.
+Files go first, then their rows in the catalog, some deltas at a time: a crash between the two leaves rows that the next
+vacuum finishes. What else the catalog remembers is trimmed as the retention policy says.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from parquetry import failpoints
-from parquetry.catalog import Catalog
+from parquetry.catalog import Catalog, Reader, Trimmed
 from parquetry.catalog.leases import ATTEMPT
 from parquetry.model.delta import Delta
 from parquetry.storage.delta_writer import delta_directory
 from parquetry.storage.store import Store
 
-DEFAULT_GRACE_S = 24 * 3600.0
+_BATCH_DELTAS = 500  # whose files go before their rows do
 
 
 @dataclass(frozen=True)
@@ -25,36 +26,48 @@ class Vacuumed:
     deltas: int
     orphans: int
     bytes: int
+    trimmed: Trimmed
+    held_by: Reader | None  # who reads the oldest version, if something that is old enough stays for that
     dry_run: bool
 
 
-def vacuum(catalog: Catalog, store: Store, *, grace_s: float = DEFAULT_GRACE_S, dry_run: bool = False) -> Vacuumed:
-    """Removes garbage older than ``grace_s`` seconds; with ``dry_run`` only counts it."""
-    before = catalog.now() - grace_s
-    # What is pinned is read once, before anything is chosen: a later reader pins the present version or a newer one.
-    version = catalog.version()
-    pinned = catalog.oldest_pinned()
-    horizon = version if pinned is None else min(version, pinned)
-    replaced = catalog.garbage(horizon, before)
-    # Read after what is garbage: a delta that took files over was committed together with the end of their first one.
-    needed = catalog.referenced_paths(besides={d.delta_id for d in replaced}) if replaced else set()
-    size = sum({f.path: f.bytes for d in replaced for f in (*d.files, d.index) if f.path not in needed}.values())
+def vacuum(catalog: Catalog, store: Store, *, grace_s: float | None = None, dry_run: bool = False) -> Vacuumed:
+    """Removes garbage older than ``grace_s`` seconds, by default as the retention policy says, and trims the catalog
+    by that policy; with ``dry_run`` only counts the garbage."""
+    kept = catalog.retention()
+    before = catalog.now() - (kept.grace_s if grace_s is None else grace_s)
+    # From here on nobody can pin a version that needs what goes; a later reader pins a newer one.
+    horizon = catalog.lift_horizon(before, dry_run=dry_run)
+    # A delta that took files over was committed together with the end of their first one, so that at the horizon
+    # either it or the one that took them over from it needs them.
+    needed = catalog.referenced_paths(horizon)
     orphans, orphan_bytes = _orphans(catalog, store, before)
-    if dry_run:
-        return Vacuumed(len(replaced), len(orphans), size + orphan_bytes, dry_run=True)
-    if replaced:
-        catalog.raise_horizon(horizon)  # from here on nobody can pin a version that needs these deltas
     failpoints.reach("vacuum.start")
-    for d in replaced:
-        _delete_files(store, d, needed)
-        failpoints.reach("vacuum.files")
-    if replaced:
+    deltas = size = 0
+    counted: set[str] = set()
+    while True:
+        replaced = catalog.garbage(horizon, limit=None if dry_run else _BATCH_DELTAS)
+        for d in replaced:
+            for f in (*d.files, d.index):
+                if f.path not in needed and f.path not in counted:
+                    size += f.bytes
+                    counted.add(f.path)
+        deltas += len(replaced)
+        if dry_run or not replaced:
+            break
+        for d in replaced:
+            _delete_files(store, d, needed)
+            failpoints.reach("vacuum.files")
         catalog.forget([d.delta_id for d in replaced], horizon)
     failpoints.reach("vacuum.rows")
+    old_enough = catalog.garbage(catalog.version(), before, 1 + (deltas if dry_run else 0))
+    held_by = catalog.oldest_reader() if len(old_enough) > (deltas if dry_run else 0) else None
+    if dry_run:
+        return Vacuumed(deltas, len(orphans), size + orphan_bytes, Trimmed(), held_by, dry_run=True)
     for path in orphans:
         store.delete(path)
     failpoints.reach("vacuum.orphans")
-    return Vacuumed(len(replaced), len(orphans), size + orphan_bytes, dry_run=False)
+    return Vacuumed(deltas, len(orphans), size + orphan_bytes, catalog.trim(kept, horizon), held_by, dry_run=False)
 
 
 def _delete_files(store: Store, delta: Delta, needed: Collection[str]) -> None:
