@@ -56,6 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "automatic":
         monkeypatch.setattr(local_source, "_PICKED_MS", 1e9 if request.param == "numbered" else -1e9)
+        monkeypatch.setattr(local_source, "_DUCKDB_GAP", 0 if request.param == "numbered" else 16 << 10)
 
 
 def answers(folder: Path) -> dict[str, Any]:

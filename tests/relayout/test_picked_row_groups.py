@@ -68,6 +68,7 @@ def test_where_streaming_costs_too_much_duckdb_is_told_the_rows(
         expected = by_statistics.rows()
         with monkeypatch.context() as costs:
             costs.setattr(local_source, "_PICKED_MS", 1e9)
+            costs.setattr(local_source, "_DUCKDB_GAP", 0)
             told = wh.sql(sql, executor="local")
             assert told.rows() == expected
         (kept,) = told.plan.tables.values()

@@ -39,6 +39,7 @@ BEYOND_PLAN = 0.1
 _NUMBERED_MS, _NUMBERED_PER_GROUP, _NUMBERED_PER_RANGE = 0.4, 0.03, 0.012
 _PICKED_MS, _PICKED_PER_GROUP, _PICKED_PER_CHUNK = 0.1, 0.02, 0.01
 _NUMBERED_PER_VALUE, _PICKED_PER_VALUE = (1.2e-5, 3e-5), (1.4e-5, 6e-5)  # of a fixed width, of any length
+_DUCKDB_GAP = 16 << 10  # bytes between two chunks up to which DuckDB makes one read of them
 _FEW_VALUES = 150_000  # are read sooner than handed to other threads
 _MANY_VALUES = 8 << 20  # would take too much memory at once
 _PIECE_ROWS = 1 << 18  # are read at once
@@ -110,6 +111,10 @@ def ways_to_read(t: TablePlan, names: Sequence[str], *, pick: bool) -> Ways:
     index, groups, ranges = t.index, t.row_groups(), t.row_ranges()
     rows_of = np.bincount(index.path_of, index.rows, len(index.paths))
     ordinal = {path: i for i, path in enumerate(index.paths)}
+    # Between small chunks DuckDB reads what nobody wants.
+    chunks = index.groups_of_path * len(t.state.schema.columns)
+    small_chunks = np.bincount(index.path_of, index.bytes, len(index.paths)) < _DUCKDB_GAP * chunks
+    small_chunks &= len(names) < len(t.state.schema.columns)
     whole: set[str] = set()
     numbered: dict[str, list[tuple[int, int]]] = {}
     picked: dict[str, list[int]] = {}
@@ -119,8 +124,8 @@ def ways_to_read(t: TablePlan, names: Sequence[str], *, pick: bool) -> Ways:
         at = ordinal[path]
         rows = sum(b - a + 1 for a, b in ranges[path])
         read += rows
-        if index.file(path).small:
-            picked[path] = kept  # one read, which DuckDB would take several for
+        if index.file(path).small or small_chunks[at]:
+            picked[path] = kept  # a small file is one read, which DuckDB would take several for
         elif rows_of[at] <= rows * (1 + BEYOND_PLAN):
             whole.add(path)
             read += int(rows_of[at]) - rows
