@@ -186,6 +186,7 @@ def test_a_damaged_data_file_stops_queries_and_is_listed(
         for quick in (True, False):
             (problem,) = wh.verify(quick=quick)
             assert problem.table == "t"
+            assert "parquetry verify" not in problem.what, "who runs it is not told to run it"
             assert data_file.name in problem.what
 
 
@@ -206,6 +207,7 @@ def test_a_damaged_index_stops_queries_and_is_listed(
     with parquetry.connect(folder) as wh:
         (problem,) = wh.verify()
         assert "index.pqx" in problem.what
+        assert "parquetry verify" not in problem.what
         if damage is not flipped:
             refused(lambda: wh.sql(f"{QUERY} WHERE k = 7").rows(), StorageError, "index.pqx", "verify")
 

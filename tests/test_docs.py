@@ -63,6 +63,19 @@ def test_the_parts_of_the_code_are_all_named_and_there() -> None:
     assert not [path for path in named if not (package / path).exists() and not (ROOT / path).exists()]
 
 
+def test_the_folders_that_the_benchmarks_page_names_are_there() -> None:
+    named = re.findall(r"^\| `([\w/]+/)` \|", (ROOT / "benchmarks" / "README.md").read_text(), re.MULTILINE)
+    assert named
+    assert not [folder for folder in named if not (ROOT / folder).is_dir()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_examples_in_python_close_the_connections_that_they_open(page: Path) -> None:
+    blocks = [b["body"] for b in FENCE.finditer(page.read_text()) if b["info"].split()[:1] == ["python"]]
+    opened = sum(len(re.findall(r"^\s*\w+ = parquetry\.connect\(", body, re.MULTILINE)) for body in blocks)
+    assert opened <= sum(body.count(".close()") for body in blocks)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page.read_text())], ids=name)

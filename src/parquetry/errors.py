@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class ParquetryError(Exception):
     """Something the user can mend. The command line prints it on one line and exits with 1."""
@@ -27,9 +29,10 @@ class UnknownTable(ParquetryError):
 
 
 class UnknownColumn(ParquetryError):
-    def __init__(self, column: str, table: str, known: list[str]) -> None:
+    def __init__(self, column: str, table: str | None, known: list[str]) -> None:
         self.column, self.table = column, table
-        super().__init__(f"unknown column '{column}' in table '{table}'; columns: {', '.join(known)}")
+        where = "" if table is None else f" in table '{table}'"
+        super().__init__(f"unknown column '{column}'{where}; columns: {', '.join(known)}")
 
 
 class SchemaError(ParquetryError):
@@ -73,3 +76,8 @@ class SparkLost(ParquetryError):
 
 class StorageError(ParquetryError):
     """A file is missing, damaged, or cannot be written (a full disk, for instance)."""
+
+    @property
+    def what(self) -> str:
+        """What happened, without the advice to run ``verify``, which reports it by this."""
+        return re.split(r"[;.] [Rr]un 'parquetry verify'", str(self))[0]

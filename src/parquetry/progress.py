@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ def watch_tasks(spark: Callable[[], SparkSession | None], listener: Listener | N
     stop = threading.Event()
 
     def poll() -> None:
+        # A session that has ended is reported by the work itself.
+        with suppress(Exception):
+            report()
+
+    def report() -> None:
         seen: dict[int, tuple[int, int]] = {}
         while not stop.wait(_POLL_S):
             session = spark()

@@ -19,7 +19,7 @@ from parquetry.catalog import Catalog, definitions
 from parquetry.errors import QueryError
 from parquetry.folder import data_root, local_folder, open_folder
 from parquetry.ingest.ingest import Ingested, ingest, ingestable
-from parquetry.ingest.sources import check_paths
+from parquetry.ingest.sources import check_source
 from parquetry.ingest.stream import start_stream
 from parquetry.maintain.advice import Advice
 from parquetry.maintain.advise import advise
@@ -184,10 +184,10 @@ class Warehouse:
     ) -> Ingested:
         """Commits a batch as one delta, exactly once per label. Queries see it once ``maintain`` moves the QT to it.
 
-        ``source``: paths of Parquet, CSV or JSON files, or a Spark, pandas, polars or Arrow frame.
+        ``source``: paths of Parquet, CSV or JSON files, a list of dicts, or a Spark, pandas, polars or Arrow frame.
         """
         target = ingestable(self.catalog, table)
-        check_paths(source)  # like a wrong name, a missing file fails before Spark starts
+        check_source(source, table)  # like a wrong name, a missing file fails before Spark starts
         with self._watched(progress):
             return ingest(self.catalog, self.store, self.spark, target, source, label=label, tasks=tasks)
 

@@ -60,6 +60,14 @@ BAD_INPUT = [
     (["create-table", "t", "--schema", "a int", "--key", "a", "--model", "heap"], "unknown model", "SchemaError"),
     (["create-table", "t", "--schema", "a int, v int", "--key", "a", "--model", "aggregate"], "merge", "SchemaError"),
     (["create-table", "t", "--schema", "a int", "--key", "a", "--set", "x=1"], "unknown setting 'x'", "SchemaError"),
+    (
+        ["create-table", "t", "--schema", "a int, b strng", "--key", "a"],
+        "column 'b': unknown type 'strng'",
+        "SchemaError",
+    ),
+    (["profile", "--set", "target_lag_s=soon"], "number of seconds", "SchemaError"),
+    (["profile", "--set", "slots=many"], "whole number", "SchemaError"),
+    (["add-column", "sales", "", "int"], "needs a name", "SchemaError"),
     (["create-table", "t", "--like", "none.parquet", "--key", "a"], "no such file", "SchemaError"),
 ]
 
@@ -150,6 +158,13 @@ def test_the_demo_leaves_a_foreign_folder_alone(tmp_path: Path, capsys: pytest.C
     assert main(["demo", "--folder", str(tmp_path)]) == 1
     assert "another --folder" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").exists()
+
+
+def test_the_demo_refuses_an_address_before_it_makes_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--folder", "s3://bucket/demo"]) == 1
+    said = capsys.readouterr()
+    assert "only folders of this machine" in said.err
+    assert said.out == ""
 
 
 def test_the_demo_says_what_to_install(

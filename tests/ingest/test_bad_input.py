@@ -22,8 +22,10 @@ from parquetry.errors import (
     UnknownColumn,
     UnknownTable,
 )
+from parquetry.ingest.sources import _from_rows, check_source
+from parquetry.model.schema import Column, TableSchema
 from parquetry.warehouse import Warehouse
-from tests.ingest.refusing import refused
+from tests.ingest.refusing import one_line, refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -270,3 +272,34 @@ def test_tables_that_cannot_work(wh: Warehouse) -> None:
     refused(wh, lambda: wh.add_column("t", "s", "int"), SchemaError, "twice")
     refused(wh, lambda: wh.change_settings("t", colour=1), SchemaError, "'colour'")
     refused(wh, lambda: wh.drop_table("nowhere"), UnknownTable, "'nowhere'")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ([], ["nothing to ingest"]),
+        ([1, 2], ["cannot ingest a list of int", "give paths"]),
+        ([{"k": 1}, "x.csv"], ["cannot ingest a list of dict"]),
+        ({"k": [1]}, ["cannot ingest a dict", "list of rows"]),
+        (None, ["cannot ingest a NoneType"]),
+        (b"x.csv", ["cannot ingest a bytes"]),
+        (7, ["cannot ingest a int"]),
+        (({"k": i} for i in range(3)), ["cannot ingest a generator"]),
+        (pandas.Series([1]), ["cannot ingest a Series"]),
+        (polars.Series([1]), ["cannot ingest a Series"]),
+        (pa.array([1]), ["cannot ingest a"]),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_what_is_no_source_is_refused_before_spark_starts(source: Any, words: list[str]) -> None:
+    with pytest.raises(DataError) as caught:
+        check_source(source, "t")
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [[{"k": 1}, {"k": "x"}], [{"k": 2**70}], [{"k": object()}], [{1: 2}]])
+def test_rows_whose_values_do_not_fit_together(rows: list[dict[Any, Any]]) -> None:
+    with pytest.raises(DataError) as caught:
+        _from_rows(rows, TableSchema((Column("k", "int"),), ("k",)), "t")
+    one_line(caught.value, DataError, "a row has the name 1" if 1 in rows[0] else "column 'k'")

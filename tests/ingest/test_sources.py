@@ -362,3 +362,16 @@ def test_a_warehouse_in_a_folder_with_an_odd_name(spark: SparkSession, tmp_path:
                 found = odd.sql("SELECT k, v FROM t ORDER BY k", executor=executor).rows()
                 assert [(r["k"], r["v"]) for r in found] == [(k, k) for k in range(v + 1)] + [(v + 1, v)]
         assert odd.verify() == []
+
+
+def test_rows_as_dicts(wh: Warehouse) -> None:
+    wh.create_table("d", "k int, s string, n decimal(9,2), m map<string,int>, a array<int>", key=["k"])
+    rows = [{"k": 1, "s": "x", "m": {"a": 1}}, {"k": 2, "N": Decimal("1.5"), "a": [1, None]}, {"k": 3, "s": None}]
+    assert wh.ingest("d", rows).rows == 3
+    wh.ingest("d", tuple(rows[:1]))
+    wh.maintain()
+    assert wh.sql("SELECT k, s, n, m, a FROM d WHERE k > 1 ORDER BY k").rows() == [
+        {"k": 2, "s": None, "n": Decimal("1.50"), "m": None, "a": [1, None]},
+        {"k": 3, "s": None, "n": None, "m": None, "a": None},
+    ]
+    assert wh.sql("SELECT count(*) AS n FROM d").rows() == [{"n": 4}]

@@ -36,7 +36,7 @@ def demo(
     """Take a tour: create, ingest, maintain, a view, query, explain, a learned layout, vacuum."""
     started = time.perf_counter()
     out = console(stderr=json)
-    warehouse = _cleared(Path(folder))
+    warehouse = _cleared(folder)
     inputs = Path(tempfile.mkdtemp(prefix="parquetry-demo-"))
     try:
         record = _tour(warehouse, inputs, scale, out)
@@ -51,10 +51,12 @@ def demo(
         print_json({**record, "folder": str(warehouse), "seconds": took, "same_answers": True})
 
 
-def _cleared(folder: Path) -> Path:
+def _cleared(named: str) -> Path:
     """The folder for the demo's warehouse; an earlier demo's goes, anything else is left alone."""
     from parquetry.errors import WarehouseError
+    from parquetry.folder import local_folder
 
+    folder = local_folder(named)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not (folder / _MARK).exists():
             raise WarehouseError(f"'{folder}' holds something else than an earlier demo; name another --folder")

@@ -163,6 +163,7 @@ def verify(
         print_json({"ok": not problems, "problems": [asdict(p) for p in problems]})
     elif problems:
         print_table(("table", "problem"), [(p.table, p.what) for p in problems])
+        print(f"{counted(len(problems), 'problem')}; restore what is named here from a backup")
     else:
         deltas = sum(t["deltas"] for t in tables)
         print(f"all is well: {counted(len(tables), 'table')}, {counted(deltas, 'delta')}")

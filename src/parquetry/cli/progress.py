@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ from parquetry.cli.output import console
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+_FIRST_LINE_S = 2.0
 _LINE_EVERY_S = 10.0
 
 
@@ -40,18 +41,21 @@ class _Bar:
 
 
 class _Lines:
-    """A line at the first report and then now and then: work that is soon done or refused says nothing."""
+    """A line now and then, each with something new: work that is soon done or refused says nothing, and no line comes
+    twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.start("")
 
     def start(self, what: str) -> None:
-        self._what, self._due = what, 0.0
+        self._what, self._due, self._said = what, self._clock() + _FIRST_LINE_S, (0, 0)
 
     def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + _LINE_EVERY_S
-            print(f"{self._what}: {done} of {total}", file=sys.stderr, flush=True)
+        now = self._clock()
+        if now >= self._due and (done, total) != self._said:
+            self._due, self._said = now + _LINE_EVERY_S, (done, total)
+            print(f"{self._what}: {done} of {total} tasks done", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""Whatever a user hands in, as a Spark frame: paths (Parquet, CSV, JSON), Spark, pandas, polars and Arrow frames."""
+"""Whatever a user hands in, as a Spark frame: paths (Parquet, CSV, JSON), rows, Spark, pandas, polars, Arrow frames."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from parquetry.errors import DataError
 from parquetry.ingest.text import COMPRESSED, read_csv, read_json
 from parquetry.model.schema import TableSchema
-from parquetry.model.types import arrow_type, type_name
+from parquetry.model.types import arrow_type, is_nested, type_name
 from parquetry.spark import active_session_kept, exact_path, private_session
 from parquetry.storage.spark_text import quote
 
@@ -36,42 +36,94 @@ _PLAIN = {
 _UNKNOWN_BYTES = 1 << 40  # Spark answers with a huge number when it does not know
 
 
-def check_paths(source: Any) -> None:
-    """Raises DataError for files that are missing, of unknown format or visibly broken; other sources pass."""
-    paths = [source] if isinstance(source, str | os.PathLike) else source if isinstance(source, list | tuple) else []
-    for f in (f for p in paths for f in _expand(os.fspath(p))):
-        if _format_of(f) == "parquet":
-            _check_parquet(f)
+def check_source(source: Any, table: str) -> None:
+    """Raises DataError for what is no source at all, and for files that are missing, of unknown format or visibly
+    broken: all that can be told before Spark starts."""
+    if _kind_of(source, table) == "paths":
+        for f in (f for p in _listed(source) for f in _expand(p)):
+            if _format_of(f) == "parquet":
+                _check_parquet(f)
 
 
 def as_frame(spark: SparkSession, source: Any, schema: TableSchema, table: str) -> DataFrame:
     """The source as a lazy Spark frame with its own column types; nothing is read yet but file footers."""
-    if isinstance(source, str | os.PathLike):
-        source = [source]
-    if isinstance(source, list | tuple):
-        if not source:
-            raise DataError(f"nothing to ingest into '{table}': no path was given", table=table)
-        return _from_paths(private_session(spark), [os.fspath(p) for p in source], schema, table)
+    match _kind_of(source, table):
+        case "paths":
+            return _from_paths(private_session(spark), _listed(source), schema, table)
+        case "rows":
+            return _from_arrow(spark, _from_rows(source, schema, table), schema)
+        case "spark":
+            return source  # type: ignore[no-any-return]
+        case "pandas":
+            try:
+                return _from_arrow(spark, pa.Table.from_pandas(source, preserve_index=False), schema)
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+                raise DataError(f"this pandas frame has a column of mixed types: {str(e).splitlines()[0]}") from e
+        case "polars":
+            frame = source.collect() if hasattr(source, "collect") else source
+            return _from_arrow(spark, frame.to_arrow(), schema)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.RecordBatchReader):
         source = source.read_all()
-    if isinstance(source, pa.Table):
-        return _from_arrow(spark, source, schema)
+    return _from_arrow(spark, source, schema)
+
+
+def _kind_of(source: Any, table: str) -> str:
+    """What a source is: paths, rows, or a frame of spark, pandas, polars or arrow; a DataError for anything else."""
+    name = type(source).__name__
+    if isinstance(source, list | tuple):
+        if not source:
+            raise DataError(f"nothing to ingest into '{table}': no path and no row was given", table=table)
+        kinds = {"rows" if isinstance(one, Mapping) else "paths" if _is_path(one) else "" for one in source}
+        if len(kinds) == 1 and (kind := kinds.pop()):
+            return kind
+        name = f"{name} of {type(source[0]).__name__}"
+    if _is_path(source):
+        return "paths"
+    if isinstance(source, pa.RecordBatch | pa.RecordBatchReader | pa.Table):
+        return "arrow"
     module = type(source).__module__.split(".")[0]
-    if module == "pyspark":
-        return source  # type: ignore[no-any-return]
-    if module == "pandas":
-        try:
-            return _from_arrow(spark, pa.Table.from_pandas(source, preserve_index=False), schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
-            raise DataError(f"this pandas frame has a column of mixed types: {str(e).splitlines()[0]}") from e
-    if module == "polars":
-        frame = source.collect() if hasattr(source, "collect") else source
-        return _from_arrow(spark, frame.to_arrow(), schema)
+    if (module, name) in _FRAMES:
+        return _FRAMES[module, name]
     raise DataError(
-        f"cannot ingest a {type(source).__name__}; give paths or a Spark, pandas, polars or Arrow frame", table=table
+        f"cannot ingest a {name}; give paths, a list of rows as dicts, or a Spark, pandas, polars or Arrow frame",
+        table=table,
     )
+
+
+_FRAMES = {
+    ("pyspark", "DataFrame"): "spark",
+    ("pandas", "DataFrame"): "pandas",
+    ("polars", "DataFrame"): "polars",
+    ("polars", "LazyFrame"): "polars",
+}
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str)
+
+
+def _listed(source: Any) -> list[str]:
+    return [os.fspath(p) for p in (source if isinstance(source, list | tuple) else [source])]
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]], schema: TableSchema, table: str) -> pa.Table:
+    """Rows as dicts; a name that a row lacks is null there. Values have their own types, nested ones the table's."""
+    nested = {c.name.lower(): c.arrow for c in schema.columns if is_nested(c.arrow)}
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = []
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"a row has the name {name!r}; columns have texts as names", table=table)
+        try:
+            columns.append(pa.array([row.get(name) for row in rows], nested.get(name.lower())))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
+            why = (str(e).splitlines() or [type(e).__name__])[0]
+            raise DataError(
+                f"the values of column '{name}' do not fit together: {why}", table=table, column=name
+            ) from e
+    return pa.table(columns, names=names)
 
 
 def _from_arrow(spark: SparkSession, table: pa.Table, schema: TableSchema) -> DataFrame:

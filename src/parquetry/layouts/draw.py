@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from html import escape
 from typing import Any
 
+import numpy as np
+
+from parquetry.layouts.draw_features import feature_lines, panel, panel_height
+from parquetry.layouts.features import FeatureTable
 from parquetry.layouts.regions import Region, RegionTable, regions
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import LayoutSpec
@@ -30,13 +34,16 @@ def draw_svg(
     domains: dict[str, tuple[Any, Any]],
     workload: Sequence[LoggedQuery] = (),
     title: str = "",
+    extents: Mapping[int, Box] | None = None,
 ) -> str:
     """An SVG document. ``domains`` gives the lowest and highest value of both columns.
 
-    Blocks that differ only in other columns lie on top of each other, as a projection must.
+    Blocks that differ only in other columns lie on top of each other, as a projection must. Blocks of features have no
+    place of their own: they are drawn by ``extents``, the smallest and largest values of their rows, above a list of
+    the features.
     """
-    blocks = regions(spec)
-    read = RegionTable(blocks).might_match(b for q in workload for b in to_boxes(q.predicate, spec.columns).boxes)
+    features = feature_lines(spec, workload)
+    blocks, read = _shapes(spec, workload, extents if features else None)
     queries = [box for q in workload for box in to_boxes(q.predicate, (x, y)).boxes if box.intervals]
     shapes = [*(r.box for r in blocks), *(h for r in blocks for h in r.holes), *queries]
     across, upward = _Scale(x, domains[x], shapes), _Scale(y, domains[y], shapes)
@@ -48,15 +55,35 @@ def draw_svg(
         width, height = max(0.5, (x1 - x0) * _SIZE), max(0.5, (y1 - y0) * _SIZE)
         return f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {style}/>'
 
-    parts = [_head(title or f"{spec.learner}: {spec.blocks:,} blocks over {x} and {y}")]
+    parts = [_head(title or f"{spec.learner}: {spec.blocks:,} blocks over {x} and {y}", panel_height(features))]
     # Irregular blocks first: what lies in their holes is drawn over them.
-    shown = sorted(zip(blocks, read.tolist(), strict=True), key=lambda block: not block[0].holes)
-    parts += [rectangle(r.box, f'fill="{_fill(r, is_read)}" {_BLOCK}') for r, is_read in shown]
+    shown = sorted(zip(blocks, read, strict=True), key=lambda block: not block[0].holes)
+    see_through = ' fill-opacity="0.4"' if features else ""
+    parts += [rectangle(r.box, f'fill="{_fill(r, is_read)}"{see_through} {_BLOCK}') for r, is_read in shown]
     holes = dict.fromkeys(rectangle(h.intersect(r.box), _HOLE) for r in blocks for h in r.holes)
     parts += holes
     parts += [rectangle(q, _QUERY) for q in queries]
     parts += [*_axes(x, y, domains), *_legend(bool(queries), any(r.holes for r in blocks))]
+    parts += panel(features, _LEFT, _TOP + _SIZE + _BOTTOM)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _shapes(
+    spec: LayoutSpec, workload: Sequence[LoggedQuery], extents: Mapping[int, Box] | None
+) -> tuple[list[Region], list[bool]]:
+    """What is drawn of each block, and whether some query reads it."""
+    blocks = regions(spec)
+    if extents is not None:
+        known = FeatureTable(spec)
+        blocks = [Region(r.box.intersect(extents[i])) if i in extents else r for i, r in enumerate(blocks)]
+        might = np.zeros(spec.blocks, bool)
+        for q in workload:
+            inside = RegionTable(blocks).might_match(to_boxes(q.predicate).boxes)
+            might |= inside & known.might_match(q.predicate, q.opaque)
+        held = sorted(i for i in extents if i < spec.blocks)  # the others hold no row
+        return [blocks[i] for i in held], [bool(might[i]) for i in held]
+    asked = (b for q in workload for b in to_boxes(q.predicate, spec.columns).boxes)
+    return blocks, RegionTable(blocks).might_match(asked).tolist()
 
 
 def _fill(region: Region, is_read: bool) -> str:
@@ -65,8 +92,8 @@ def _fill(region: Region, is_read: bool) -> str:
     return _READ if is_read else _SKIPPED
 
 
-def _head(title: str) -> str:
-    width, height = _LEFT + _SIZE + _RIGHT, _TOP + _SIZE + _BOTTOM
+def _head(title: str, below: int) -> str:
+    width, height = _LEFT + _SIZE + _RIGHT, _TOP + _SIZE + _BOTTOM + below
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">\n'
         f'<rect width="{width}" height="{height}" fill="white"/>\n'

@@ -70,7 +70,7 @@ def _delta_problems(store: Store, delta: Delta, quick: bool) -> list[str]:
         )
         groups = index.row_groups()
     except StorageError as e:
-        return [str(e)]
+        return [e.what]
     stored = delta.rows + delta.extra_rows
     if int(groups.rows.sum()) != stored or index.root.rows != stored:
         problems.append(f"the index of delta {delta.delta_id} counts {index.root.rows} rows, the catalog {stored}")
@@ -89,5 +89,5 @@ def _file_problem(store: Store, f: StoredFile, quick: bool) -> str | None:
         if not quick and store.checksum_of(f.path) != f.checksum:
             return f"file '{f.path}' does not match its checksum"
     except StorageError as e:
-        return str(e)
+        return e.what
     return None

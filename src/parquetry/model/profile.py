@@ -26,7 +26,12 @@ class Profile:
     views: int  # up to which suggest-views suggests more
 
     def __post_init__(self) -> None:
-        if self.target_lag_s < 0:
+        for name in ("max_query_deltas", "compaction_width", "slots", "views"):
+            if type(getattr(self, name)) is not int:
+                raise SchemaError(f"{name} is a whole number, not {getattr(self, name)!r}")
+        if type(self.target_lag_s) not in (int, float):
+            raise SchemaError(f"target_lag_s is a number of seconds, not {self.target_lag_s!r}")
+        if not self.target_lag_s >= 0:
             raise SchemaError(f"target_lag_s is at least 0, not {self.target_lag_s}")
         if self.max_query_deltas < 2 or self.compaction_width < 2 or self.slots < 1:
             raise SchemaError(

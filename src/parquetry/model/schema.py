@@ -51,7 +51,9 @@ class TableSchema:
         for name in names:
             if lowered.count(name.lower()) > 1:
                 raise SchemaError(f"column '{name}' appears twice (Spark compares names without case)")
-            if not name or name.startswith("__"):
+            if not name.strip():
+                raise SchemaError("a column needs a name")
+            if name.startswith("__"):
                 raise SchemaError(f"column name '{name}' is reserved; names may not start with two underscores")
         if self.model not in MODELS:
             raise SchemaError(f"unknown model '{self.model}'; choose one of {', '.join(MODELS)}")
@@ -61,12 +63,12 @@ class TableSchema:
             raise SchemaError("a key column appears twice")
         for k in self.key:
             if k not in names:
-                raise UnknownColumn(k, "this table", names)
+                raise UnknownColumn(k, None, names)
             if is_nested(self.column(k).arrow):
                 raise SchemaError(f"key column '{k}' has the nested type {self.column(k).type}; keys are flat")
         if self.sequence is not None:
             if self.sequence not in names:
-                raise UnknownColumn(self.sequence, "this table", names)
+                raise UnknownColumn(self.sequence, None, names)
             if self.sequence in self.key or is_nested(self.column(self.sequence).arrow):
                 raise SchemaError("the sequence is a flat value column, not part of the key")
             if self.model == "append":
@@ -80,7 +82,7 @@ class TableSchema:
             return
         for v in self.values:
             if v not in names:
-                raise UnknownColumn(v, "this table", names)
+                raise UnknownColumn(v, None, names)
             if v in self.key:
                 raise SchemaError(f"'{v}' is a key column and cannot be merged")
         for c in self.columns:
@@ -108,7 +110,7 @@ class TableSchema:
         for c in self.columns:
             if c.name == name:
                 return c
-        raise UnknownColumn(name, "this table", self.names)
+        raise UnknownColumn(name, None, self.names)
 
     @property
     def keyed(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from functools import lru_cache
 
 import pyarrow as pa
@@ -59,18 +61,24 @@ def arrow_type(name: str) -> pa.DataType:
     if flat is not None:
         return flat
     try:
-        parsed = exp.DataType.build(name, dialect="spark")
+        return _arrow_of(exp.DataType.build(name, dialect="spark"), name)
     except sqlglot.errors.ParseError:
-        raise SchemaError(
-            f"unknown type '{name}'; use Spark's type names, such as int, decimal(15,2), string"
-        ) from None
-    return _arrow_of(parsed, name)
+        raise SchemaError(f"unknown type '{name}'; {_near(name)}") from None
+    except RecursionError:
+        raise SchemaError(f"the type '{name[:40]}…' is nested too deeply; use a flatter one") from None
+
+
+def _near(name: str) -> str:
+    """What a misspelt type may have been meant to be."""
+    known = [*_FLAT, "decimal(15,2)", "array<int>"]
+    close = get_close_matches(name.strip().lower(), known, n=1)
+    return f"did you mean {close[0]}?" if close else "use Spark's type names, such as int, decimal(15,2), string"
 
 
 def _arrow_of(parsed: exp.DataType, name: str) -> pa.DataType:
     kind = parsed.this
     if kind == exp.DataType.Type.DECIMAL:
-        args = [int(e.name) for e in parsed.expressions]
+        args = [int(e.name) if e.name.isdecimal() else -1 for e in parsed.expressions]
         precision, scale = (args + [10, 0][len(args) :])[:2]
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise SchemaError(f"'{name}': a decimal has 1 to 38 digits and a scale of at most its digits")
@@ -135,13 +143,55 @@ def parse_columns(ddl: str) -> list[tuple[str, str, bool]]:
     try:
         create = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
         definitions = list(create.this.expressions)
-    except sqlglot.errors.ParseError as e:
-        raise SchemaError(f"cannot read the schema '{ddl}'; write it as \"a int, b string\"") from e
-    columns: list[tuple[str, str, bool]] = []
-    for d in definitions:
-        if not isinstance(d, exp.ColumnDef) or d.args.get("kind") is None:
-            raise SchemaError(f"cannot read the schema '{ddl}'; write it as \"a int, b string\"")
-        arrow = _arrow_of(d.args["kind"], d.args["kind"].sql("spark"))
-        required = any(isinstance(c.kind, exp.NotNullColumnConstraint) for c in d.args.get("constraints") or [])
-        columns.append((d.name, type_name(arrow), not required))
-    return columns
+        return [_parsed_column(d, ddl) for d in definitions]
+    except (sqlglot.errors.SqlglotError, RecursionError) as e:
+        raise _unreadable(ddl) from e
+
+
+def _parsed_column(definition: exp.Expression, ddl: str) -> tuple[str, str, bool]:
+    kind = definition.args.get("kind")
+    if not isinstance(definition, exp.ColumnDef) or kind is None:
+        raise _unreadable(ddl)
+    nullable = True
+    for constraint in definition.args.get("constraints") or []:
+        if isinstance(constraint.kind, exp.NotNullColumnConstraint):
+            nullable = bool(constraint.kind.args.get("allow_null"))
+        elif not isinstance(constraint.kind, exp.CommentColumnConstraint):
+            said = constraint.sql("spark")
+            raise SchemaError(f"column '{definition.name}': '{said}' is not kept by tables; leave it out")
+    try:
+        return definition.name, type_name(_arrow_of(kind, kind.sql())), nullable
+    except SchemaError as e:
+        raise SchemaError(f"column '{definition.name}': {e}") from None
+
+
+_COLUMN = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:]+)[\s:]+(\S.*?)\s*(?:\bnot\s+null|\bcomment\b.*)?\s*", re.I | re.S)
+
+
+def _unreadable(ddl: str) -> SchemaError:
+    """Why columns cannot be read: the first one whose type is none, by its name, or else the whole text."""
+    for piece in _pieces(ddl):
+        column = _COLUMN.fullmatch(piece)
+        if column is None:
+            break
+        try:
+            arrow_type(column[2])
+        except SchemaError as e:
+            return SchemaError(f"column '{column[1].strip('`')}': {e}")
+    return SchemaError(f"cannot read the schema '{ddl}'; write it as \"a int, b string\"")
+
+
+def _pieces(ddl: str) -> list[str]:
+    """The text cut at commas outside of brackets.
+
+    >>> _pieces("a int, b decimal(9,2), c map<int,int>")
+    ['a int', ' b decimal(9,2)', ' c map<int,int>']
+    """
+    pieces, depth = [""], 0
+    for sign in ddl:
+        depth += (sign in "(<") - (sign in ")>")
+        if sign == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += sign
+    return pieces

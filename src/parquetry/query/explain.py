@@ -39,11 +39,14 @@ class Explanation:
             return [Decision("ran", read, "the lower bound is known for queries over one table"), *workers]
         (t,) = self.plan.tables.values()
         least = max(self.matching, min(self._block_rows(), sum(d.rows for d in t.deltas)))
-        ratio = f"{self.stats['rows_scanned'] / least:.2f} x the bound" if least else "nothing had to be read"
         width = t.bytes * t.column_share / t.rows if t.rows else 0.0
-        bound = (
-            f"{self.matching:,} rows match; one block is the least: {least:,} rows, about {int(least * width):,} bytes"
-        )
+        least_bytes = int(least * width)
+        bound = f"{self.matching:,} rows match; one block is the least: {least:,} rows, about {least_bytes:,} bytes"
+        ratio = "nothing had to be read"
+        if least:
+            ratio = f"{self.stats['rows_scanned'] / least:.2f} x the rows of the bound"
+        if least_bytes:
+            ratio += f", {self.stats['bytes_read'] / least_bytes:.2f} x its bytes"
         return [Decision("ran", read, ratio), *workers, Decision("lower bound", bound)]
 
     def _block_rows(self) -> int:
