@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.differential.fed import compacted, fed_folder, raw_files, reference, uncompacted  # noqa: F401  fixtures
 from tests.templates import Templates
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fuzz-seconds", type=float, help="how long all parts take together; by default few, fixed cases")
     group.addoption("--fuzz-seed", type=int, default=1, help="which cases; the suite's are those of 1")
     group.addoption("--fuzz-case", type=int, help="only this case, to repeat a failure")
+    group = parser.getgroup("machines", "random steps (tests/machine, tests/views/test_machine.py)")
+    group.addoption("--steps", type=int, help="how many steps each machine takes; by default few")
+    group.addoption("--machine-seed", type=int, default=1, help="which steps")
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +48,34 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
+def steps(request: pytest.FixtureRequest) -> int | None:
+    """How many steps a machine should take; None: as many as it takes by itself."""
+    wanted: int | None = request.config.getoption("--steps")
+    return wanted
+
+
+@pytest.fixture(scope="session")
+def machine_seed(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--machine-seed"))
+
+
+@pytest.fixture(scope="session")
 def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Templates:
     return Templates(tmp_path_factory.mktemp("templates"), spark)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test that uses the fixture `spark`, so that `-m 'not spark'` never starts a JVM."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks every test that uses the fixture `spark`, so that `-m 'not spark'` never starts a JVM.
+
+    Runs that were asked to be long may be.
+    """
+    steps, seconds = config.getoption("--steps"), config.getoption("--fuzz-seconds")
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        uses = getattr(item, "fixturenames", ())
+        if "spark" in uses:
             item.add_marker(pytest.mark.spark)
+        if "steps" in uses and steps is not None:
+            item.add_marker(pytest.mark.timeout(600 + 20 * steps))
+        if "budget" in uses and seconds is not None:
+            item.add_marker(pytest.mark.timeout(600 + 2 * seconds))

@@ -1,19 +1,23 @@
 """The documentation's links lead somewhere and its examples run.
 
 A fenced block whose info string is `python run` or `bash run` is executed. The blocks of a page run in order in one
-empty folder; neighbouring blocks of one language share a process.
+empty folder; neighbouring blocks of one language are one program. All of them use the suite's Spark session.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from parquetry.layouts import registry
+from tests.one_process import run_python, run_shell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
@@ -76,19 +80,9 @@ def test_examples_in_python_close_the_connections_that_they_open(page: Path) -> 
     assert opened <= sum(body.count(".close()") for body in blocks)
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page.read_text())], ids=name)
-def test_examples_run(page: Path, tmp_path: Path) -> None:
-    interpreters = {"python": [sys.executable, "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}
-    scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+def test_examples_run(page: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "LEARNERS", dict(registry.LEARNERS))  # an example adds one
     for language, program in runnable(page.read_text()):
-        answer = subprocess.run(
-            [*interpreters[language], program],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": scripts},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert answer.returncode == 0, f"{program}\n{answer.stdout}\n{answer.stderr}"
+        {"python": run_python, "bash": run_shell}[language](program, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,8 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parquetry.cli.options
-import parquetry.cli.output
 from parquetry.cli.demo_queries import same_answer
 from parquetry.cli.like import schema_like
 from parquetry.cli.output import cell, jsonable
@@ -47,11 +44,6 @@ def test_decimals_keep_every_digit(value: Decimal) -> None:
 def test_the_forms_of_values_in_json() -> None:
     given = [date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC), b"\x00\xff", float("nan"), float("-inf"), 2**63]
     assert jsonable(given) == ["2026-01-02", "2026-01-02T03:00:00+00:00", "00ff", "NaN", "-Infinity", 2**63]
-
-
-@pytest.mark.parametrize("module", [parquetry.cli.output, parquetry.cli.options], ids=lambda m: m.__name__)
-def test_examples_in_docstrings(module: Any) -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_user_data_is_printed_as_it_is() -> None:

@@ -3,8 +3,6 @@ Spark over the raw files."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ from parquetry.query.engine import RULES
 from parquetry.query.local_plan import LocalPlan
 from parquetry.query.result import Result
 from parquetry.warehouse import Warehouse
+from tests.differential.golden import QUERIES
 from tests.differential.reference import differences
 
 if TYPE_CHECKING:
@@ -38,18 +37,6 @@ STATS = {
     "plan_ms",
 }
 _EXPECTED: dict[str, pa.Table] = {}
-
-
-def _load() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in sorted((Path(__file__).parent / "queries").glob("*.sql")):
-        for name, sql in re.findall(r"^-- name: (.+)\n((?:(?!^--).*\n?)+)", path.read_text(), re.MULTILINE):
-            assert name not in found, f"two queries are called '{name}'"
-            found[name] = sql.strip()
-    return found
-
-
-QUERIES = _load()
 
 
 def test_there_are_enough_queries() -> None:

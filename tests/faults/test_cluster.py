@@ -14,7 +14,7 @@ import pytest
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.cluster_driver import BATCHES, ROWS, SLOW_ROWS, batch
 
-pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.faults, pytest.mark.slow]
 DRIVER_S = 240
 
 

@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import parquetry
+from parquetry.catalog.definitions import schema_of
+from parquetry.model.schema import Column, TableSchema
 from parquetry.query.bind import bind
 from parquetry.query.engine import RULES
 from parquetry.query.local_plan import LocalPlan
 from parquetry.warehouse import Warehouse
+from tests.differential.fed import KEYED
+from tests.differential.golden import QUERIES
+from tests.differential.raw_files import TPCH_KEYS, ZOO, ZOO_KEY
+from tests.differential.reference import reference_session
 from tests.fuzz.cases import Budget, Fuzz
 from tests.fuzz.grammar import Grammar, Text
 from tests.fuzz.mutate import mutated
 from tests.fuzz.outcomes import Outcome, difference, outcome_of
+from tests.fuzz.quick import made_quick
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +38,17 @@ _CHANGING = re.compile(r"\s*(create|drop|alter)\b", re.I)
 def wh(filled: Path, quick: SparkSession) -> Iterator[Warehouse]:
     with parquetry.connect(filled, spark=quick) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def small(fed_folder: Path, quick: SparkSession) -> Iterator[Warehouse]:
+    with parquetry.connect(fed_folder, spark=quick) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def small_reference(spark: SparkSession, raw_files: dict[str, list[Path]]) -> SparkSession:
+    return made_quick(reference_session(spark, raw_files))
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +86,42 @@ def test_planning(budget: Budget, without_spark: Warehouse) -> None:
         elif isinstance(bound.local, LocalPlan):
             fuzz.count("run locally")
             _same_without_rules(fuzz, i, sql, without_spark)
+    fuzz.finish()
+
+
+def test_planning_of_golden_queries(budget: Budget) -> None:
+    """Mutations of them can be bound, or are refused in one line."""
+    fuzz = Fuzz("golden_planning", budget, few=150, of_time=0.05)
+    schemas = _golden_schemas()
+    for i, rng in fuzz.cases():
+        sql = mutated(rng, rng.choice(list(QUERIES.values())))
+        found = outcome_of(lambda sql=sql: bind(sql, schemas))
+        fuzz.count("refused" if found.refused else "bound")
+        if found.raw:
+            fuzz.problem(i, found.raw, f"{sql}\n{found.details}")
+    fuzz.finish()
+
+
+def _golden_schemas() -> dict[str, TableSchema]:
+    """Of all tables that the golden queries name; types of TPC-H do not matter for planning."""
+    found = {"zoo": schema_of(ZOO, ZOO_KEY, "append", None, None)}
+    for name, d in KEYED.items():
+        found[name] = schema_of(d["schema"], d["key"], d.get("model", "append"), d.get("values"), d.get("sequence"))
+    words = set(re.findall(r"\b[a-z]+_[a-z]+\b", " ".join(QUERIES.values())))
+    for name, key in TPCH_KEYS.items():
+        prefix = key[0].split("_")[0] + "_"
+        columns = tuple(Column(w, "int") for w in sorted(words | set(key)) if w.startswith(prefix))
+        found[name] = TableSchema(columns, tuple(key))
+    return found
+
+
+@pytest.mark.slow
+def test_golden_answers(budget: Budget, small: Warehouse, small_reference: SparkSession) -> None:
+    """Mutations of the golden queries over small tables, where no join can grow large."""
+    fuzz = Fuzz("golden_answers", budget, few=12, of_time=0.2)
+    golden = [sql for name, sql in QUERIES.items() if not name.startswith("tpch ")]
+    for i, rng in fuzz.cases():
+        _compare(fuzz, i, Text(mutated(rng, rng.choice(golden))), small, small_reference)
     fuzz.finish()
 
 

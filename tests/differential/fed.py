@@ -1,4 +1,4 @@
-"""One warehouse fed from raw files, a compacted copy of it, and plain Spark over the same files."""
+"""Fixtures: one warehouse fed from raw files, a compacted copy of it, and plain Spark over the same files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.differential.reference import reference_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_KEYED = {
+KEYED = {
     "latest": {"schema": "id int, who string, v bigint, note string", "key": ["id", "who"], "model": "upsert"},
     "sequenced": {
         "schema": "id bigint, seq int, v bigint, w double",
@@ -65,7 +65,7 @@ def fed_folder(spark: SparkSession, raw_files: dict[str, list[Path]], tmp_path_f
         for name, key in TPCH_KEYS.items():
             wh.create_table(name, pq.read_schema(raw_files[name][0]), key=key, settings=_LARGER)
         wh.create_table("zoo", ZOO, key=ZOO_KEY, settings=_SMALL)
-        for name, definition in _KEYED.items():
+        for name, definition in KEYED.items():
             wh.create_table(name, **definition, settings=_SMALL)  # type: ignore[arg-type]
         for name, paths in raw_files.items():
             for i, path in enumerate(paths):
