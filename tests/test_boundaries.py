@@ -19,7 +19,7 @@ PACKAGE = SOURCE / "parquetry"
 # a circle.
 LAYERS = (
     {"errors", "failpoints", "priority", "progress"},
-    {"model", "java"},
+    {"model", "java", "spark_settings"},
     {"spark"},
     {"catalog"},
     {"storage"},

@@ -14,11 +14,12 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
 from parquetry.java import find_java, java_home
 from parquetry.priority import launcher, sparks_cores
+from parquetry.spark_settings import MEANING, is_dropped, is_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?$|spark://|yarn$|k8s://")
-
-# What answers depend on, and what files are listed by: the same whatever session the user brought.
-MEANING = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-}
 
 GIB = 1 << 30
 # In local mode the driver is also the executor; a quarter leaves room for the Python workers and the page cache.
@@ -84,14 +78,40 @@ def session(master: str | None = None, options: Mapping[str, str] | None = None)
         return started
 
 
-def private_session(spark: SparkSession) -> SparkSession:
-    """A session with the user's settings and functions but its own temporary views, and one meaning of time."""
+def private_session(spark: SparkSession, functions: bool = False) -> SparkSession:
+    """A session of our own on the user's Spark: no temporary view or variable of the user's, none of the settings that
+    answers depend on, and the functions that the user registered only when they are asked for."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-    for name, value in MEANING.items():
-        session.conf.set(name, value)
-    return session
+    theirs, ours = spark._jsparkSession, spark._jsparkSession.newSession()
+    conf = ours.conf()
+    for key in filter(is_dropped, _keys(conf)):
+        if conf.isModifiable(key):
+            conf.unset(key)
+    for key in filter(is_kept, _keys(theirs.conf())):
+        if conf.isModifiable(key):
+            conf.set(key, theirs.conf().get(key))
+    for key, value in MEANING.items():
+        conf.set(key, value)
+    if functions:
+        _copy_functions(theirs.sessionState(), ours.sessionState())
+    return SparkSession(spark.sparkContext, ours)
+
+
+def _keys(conf: Any) -> list[str]:
+    """The keys that are set, in one call of the JVM."""
+    return [k for k in str(conf.getAllAsJava().keySet().toString())[1:-1].split(", ") if k]
+
+
+def _copy_functions(theirs: Any, ours: Any) -> None:
+    """Registers the user's functions under their names, except where Spark has one of its own by that name."""
+    for kind in ("functionRegistry", "tableFunctionRegistry"):
+        source, target = getattr(theirs, kind)(), getattr(ours, kind)()
+        own = source.listFunction().diff(target.listFunction())
+        for i in range(own.size()):
+            name = own.apply(i)
+            info, builder = source.lookupFunction(name), source.lookupFunctionBuilder(name)
+            target.registerFunction(name, info.get(), builder.get())
 
 
 @contextlib.contextmanager
@@ -106,8 +126,15 @@ def active_session_kept() -> Iterator[None]:
     finally:
         context = SparkContext._active_spark_context
         if before is not None and context is not None and context._jsc is not None:
-            SparkSession._activeSession = before
-            SparkSession._get_j_spark_session_class(context._jvm).setActiveSession(before._jsparkSession)
+            activate(before)
+
+
+def activate(session: SparkSession) -> None:
+    """Makes it the thread's active session, whose settings the JVM goes by."""
+    from pyspark.sql import SparkSession
+
+    SparkSession._activeSession = session
+    SparkSession._get_j_spark_session_class(session.sparkContext._jvm).setActiveSession(session._jsparkSession)
 
 
 def exact_path(path: str) -> str:

@@ -66,26 +66,31 @@ def connect(
     catalog: str | None = None,
     create: bool = True,
     spark: SparkSession | None = None,
+    trusted: bool = False,
 ) -> Warehouse:
     """Opens the warehouse in folder ``path``; makes one there if the folder is missing or empty and ``create`` is set.
 
     ``catalog`` is the address of the catalog's database (``postgresql://…``), by default SQLite in the folder;
     the environment variable PARQUETRY_CATALOG overrides the address that the warehouse remembers.
     ``spark`` is the session to use; without one the first operation that needs Spark starts it.
+    Queries may call Spark's pure functions only; with ``trusted`` also those that run code or read files, functions
+    that were registered on ``spark``, and other relations than the warehouse's own.
     """
     folder = local_folder(path)
-    return Warehouse(folder, open_folder(folder, catalog, create), spark)
+    return Warehouse(folder, open_folder(folder, catalog, create), spark, trusted)
 
 
 class Warehouse:
     """An open warehouse. Use it in a ``with`` block or call ``close``; it may be shared between threads."""
 
-    def __init__(self, folder: Path, catalog: Catalog, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self, folder: Path, catalog: Catalog, spark: SparkSession | None = None, trusted: bool = False
+    ) -> None:
         self.folder = folder
         self.catalog = catalog
         self.store = Store(data_root(folder))
         self._session = spark
-        self._engine = Engine(catalog, self.store, lambda: self.spark)
+        self._engine = Engine(catalog, self.store, lambda: self.spark, trusted)
 
     def __enter__(self) -> Warehouse:
         return self

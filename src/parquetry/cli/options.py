@@ -18,17 +18,20 @@ Limit = Annotated[int, typer.Option(min=1, help="Show at most so many.")]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="Spark SQL; '-' reads it from standard input.")]
 Executor = Annotated[str, typer.Option(help="Who runs it: auto, local or spark.")]
 Off = Annotated[list[str] | None, typer.Option(metavar="RULE", help="Switch a rule off (see 'rules'); repeatable.")]
+Trusted = Annotated[
+    bool, typer.Option("--trusted", help="Allow functions that run code or read files, and other relations.")
+]
 Splits = Annotated[int | None, typer.Option("--splits", min=1, help="Ask for so many scan workers on Spark.")]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def opened(ctx: typer.Context) -> Warehouse:
+def opened(ctx: typer.Context, trusted: bool = False) -> Warehouse:
     """The warehouse that the global options name; it must be there."""
     from parquetry.warehouse import connect
 
-    return connect(ctx.obj, create=False)
+    return connect(ctx.obj, create=False, trusted=trusted)
 
 
 def query_text(query: str) -> str:

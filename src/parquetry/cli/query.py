@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parquetry.cli.options import Executor, Json, Off, Query, Splits, opened, query_text
+from parquetry.cli.options import Executor, Json, Off, Query, Splits, Trusted, opened, query_text
 from parquetry.cli.output import console, counted, print_found, print_json, size, table_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def sql(
     executor: Executor = "auto",
     off: Off = None,
     splits: Splits = None,
+    trusted: Trusted = False,
     limit: Annotated[int, typer.Option(min=1, help="Print at most so many rows; --json prints all.")] = 100,
     wait: Annotated[
         int | None, typer.Option("--wait", metavar="T", help="First wait until timestamp T, of an ingest, is visible.")
@@ -30,7 +31,7 @@ def sql(
 ) -> None:
     """Run a query at the queryable timestamp."""
     text = query_text(query)
-    with opened(ctx) as wh:
+    with opened(ctx, trusted) as wh:
         if wait is not None:
             wh.wait(wait)
         result = wh.sql(text, executor=executor, off=off or (), splits=splits)
@@ -87,6 +88,7 @@ def explain(
     executor: Executor = "auto",
     off: Off = None,
     splits: Splits = None,
+    trusted: Trusted = False,
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Run it, and compare with the least that must be read.")
     ] = False,
@@ -94,7 +96,7 @@ def explain(
 ) -> None:
     """Show what each step of a query decides and why, without running it."""
     text = query_text(query)
-    with opened(ctx) as wh:
+    with opened(ctx, trusted) as wh:
         found = wh.explain(text, executor=executor, off=off or (), analyze=analyze, splits=splits).to_json()
     steps = [(s["rule"], s["decided"], s["why"]) for s in found["steps"]]
     print_found(json, found, ("step", "decided", "why"), steps)

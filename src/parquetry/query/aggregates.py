@@ -33,10 +33,10 @@ class GroupedExpressions(Expressions):
         self.groups = {normal(g) for g in groups}
         self.group_kinds = {type(g) for g in self.groups}
 
-    def compile(self, e: exp.Expr) -> Typed:
+    def compile(self, e: exp.Expr | None) -> Typed:
         if isinstance(e, exp.AggFunc):
             return self._aggregate(e)
-        if type(e) in self.group_kinds and normal(e) in self.groups:
+        if e is not None and type(e) in self.group_kinds and normal(e) in self.groups:
             t = self.rows.compile(e)
             return Typed(t.type, signless_zero(t), t.name, t.columns)
         return super().compile(e)
@@ -53,7 +53,7 @@ class GroupedExpressions(Expressions):
             if len(argument.expressions) != 1 or argument.args.get("on"):
                 raise Refused("DISTINCT over several columns")
             argument = argument.expressions[0]
-        if isinstance(e, exp.Count) and isinstance(argument, exp.Star):
+        if isinstance(e, exp.Count) and isinstance(argument, exp.Star) and not distinct:
             return self._made("count", "bigint", "count(*)", "count(1)", None, distinct)
         t = self.rows.compile(argument)
         if isinstance(argument, exp.AggFunc):

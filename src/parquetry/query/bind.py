@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from parquetry.model.predicate import Opaque, Predicate
+from parquetry.errors import ParquetryError
+from parquetry.model.predicate import Anything, Opaque, Predicate
 from parquetry.model.schema import TableSchema
 from parquetry.query.local_plan import LocalPlan, Refusal, plan_locally
 from parquetry.query.references import find_references
 from parquetry.query.scopes import Ref
+from parquetry.workload.allowed import check_allowed
+from parquetry.workload.lexemes import Lexeme
 from parquetry.workload.simplify import both
-from parquetry.workload.sql_text import parse_query
+from parquetry.workload.sql_text import TooDeep, parse_query, words_of
+from parquetry.workload.understood import in_sparks_order, not_bound, not_understood
 
 T = TypeVar("T")
 
@@ -41,6 +47,8 @@ class BoundQuery:
     refs: tuple[TableRef, ...]
     local: LocalPlan | Refusal
     tree: exp.Query | None = None  # of the text; whoever takes it apart has it alone
+    doubt: str = ""  # why the text was not taken apart, or its constants are not trusted; then nothing is skipped
+    relations: Counter[str] | None = None  # how often the text names each relation, lowered; None: our own words
     _found: dict[Hashable, Any] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -57,25 +65,62 @@ class BoundQuery:
             return found
 
 
-def bind(sql: str, tables: Mapping[str, TableSchema]) -> BoundQuery:
-    """Parses and binds one query; raises QueryError, UnknownTable or UnknownColumn. Needs no JVM."""
-    query = parse_query(sql)
-    opaque = _opaque(sql)
+def bind(sql: str, tables: Mapping[str, TableSchema], trusted: bool = False) -> BoundQuery:
+    """Parses and binds one query; raises QueryError, UnknownTable or UnknownColumn. Needs no JVM.
+
+    A text that is not understood whole reads all of every table that it may name, and only Spark runs it. Who is not
+    ``trusted`` may call Spark's pure functions only.
+    """
+    words = words_of(sql)
+    if not trusted:
+        check_allowed(words, {name.lower() for name in tables})
+    doubt = not_understood(words)
+    if doubt:
+        return _whole(sql, words, tables, doubt)
+    try:
+        query = parse_query(sql)
+        doubt = not_bound(query, sql, words)
+        return _whole(sql, words, tables, doubt) if doubt else _bind(sql, query, words, tables)
+    except (RecursionError, TooDeep):
+        return _whole(sql, words, tables, "the text is nested too deeply")
+    except ParquetryError:
+        raise
+    except Exception as e:  # what our reading stumbles over is not understood either
+        return _whole(sql, words, tables, f"our reading of the text failed ({type(e).__name__}: {str(e)[:60]})")
+
+
+def _bind(sql: str, query: exp.Query, words: Sequence[Lexeme], tables: Mapping[str, TableSchema]) -> BoundQuery:
+    opaque = "the text has backslash escapes" if "\\" in sql else ""
     found = find_references(query, tables, opaque)
-    refs = tuple(map(_table_ref, found))
+    if not found.complete:
+        return _whole(sql, words, tables, "the text names a relation in a place that is not read")
+    refs = tuple(map(_table_ref, found.refs))
     local: LocalPlan | Refusal
     if opaque:
         local = Refusal(opaque)
-    elif len(found) != 1:
-        local = Refusal("it reads no table" if not found else "it reads more than one table")
+    elif len(refs) != 1:
+        local = Refusal("it reads no table" if not refs else "it reads more than one table")
     else:
-        local = plan_locally(query, found[0].table, found[0].schema, sql)
-    return BoundQuery(sql, refs, local, query)
+        local = plan_locally(query, found.refs[0].table, found.refs[0].schema, sql)
+        if isinstance(local, LocalPlan) and not in_sparks_order(words):
+            local = Refusal("its clauses are in another order than Spark's")
+    return BoundQuery(sql, refs, local, query, opaque, found.names)
+
+
+def _whole(sql: str, words: Sequence[Lexeme], tables: Mapping[str, TableSchema], doubt: str) -> BoundQuery:
+    """Every table that a word of the text may name, be it inside a string, with all of its columns and rows."""
+    named = {part.lower() for w in words for part in (w.name, *re.findall(r"\w+", w.text))}
+    refs = tuple(
+        TableRef(name, name, tuple(schema.names), Anything(doubt), (f"none used: {doubt}",))
+        for name, schema in tables.items()
+        if name.lower() in named
+    )
+    return BoundQuery(sql, refs, Refusal(doubt), None, doubt, Counter())
 
 
 def table_refs(query: exp.Query, tables: Mapping[str, TableSchema]) -> tuple[TableRef, ...]:
     """What a query in our own words reads: no text has to be parsed."""
-    return tuple(map(_table_ref, find_references(query, tables)))
+    return tuple(map(_table_ref, find_references(query, tables).refs))
 
 
 def _table_ref(r: Ref) -> TableRef:
@@ -87,10 +132,3 @@ def _table_ref(r: Ref) -> TableRef:
         tuple(dict.fromkeys(r.notes)),
         tuple(dict.fromkeys(r.opaque)),
     )
-
-
-def _opaque(sql: str) -> str:
-    """Why the parsed constants may differ from Spark's reading of the same text; empty when they do not."""
-    if "\\" in sql:
-        return "the text has backslash escapes"
-    return "the text uses pipe syntax" if "|>" in sql else ""

@@ -56,8 +56,8 @@ class Conditions:
 
         text = part.sql("spark")
         text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-        if self.distrust or ref.frozen:
-            ref.notes.append(f"{NOT_USED}{text} ({self.distrust or ref.frozen})")
+        if self.distrust:
+            ref.notes.append(f"{NOT_USED}{text} ({self.distrust})")
             return
         made = predicate(part, ref.types, resolve)
         if not nullable and says_more(part, ref.types, resolve):
@@ -91,7 +91,7 @@ class Conditions:
                 target = edge.target.ref
                 for leaf in _leaves(edge.source):
                     moved = _moved(leaf, edge.target.column)
-                    if target.frozen or any(moved in conjuncts(p) for p in target.found):
+                    if any(moved in conjuncts(p) for p in target.found):
                         continue
                     target.found.append(moved)
                     other = f"{edge.source.ref.alias}.{edge.source.column}"

@@ -82,8 +82,10 @@ class Expressions:
             raise Refused(f"a condition of type {t.type}")
         return t
 
-    def compile(self, e: exp.Expr) -> Typed:
+    def compile(self, e: exp.Expr | None) -> Typed:
         """The typed text of ``e``; raises Refused with the reason when it is not on the whitelist."""
+        if e is None:
+            raise Refused("an argument is missing")
         if any(v for k, v in e.args.items() if k not in _READ_ARGS):
             raise Refused(f"{_shown(e)} is left to Spark")
         match e:

@@ -58,13 +58,15 @@ _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be ch
 
 
 class Engine:
-    def __init__(self, catalog: Catalog, store: Store, spark: Callable[[], SparkSession]) -> None:
+    def __init__(
+        self, catalog: Catalog, store: Store, spark: Callable[[], SparkSession], trusted: bool = False
+    ) -> None:
         self._store = store
         self.snapshots = Snapshots(catalog)
         self._local = LocalExecutor(store)
-        self._spark = SparkExecutor(store, spark)
+        self._spark = SparkExecutor(store, spark, trusted)
         self._workers = ScanWorkers(store, spark)
-        self._planned = Planned()
+        self._planned = Planned(trusted)
         self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
         self.log = QueryLog(catalog)
 

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError, QueryError, StorageError
 from parquetry.query.damage import find_damage
 from parquetry.query.plan import Plan, TablePlan
-from parquetry.spark import active_session_kept, private_session
+from parquetry.query.spark_check import relations_in
+from parquetry.spark import activate, active_session_kept, private_session
 from parquetry.storage.frames import scan, snapshot_frame
 from parquetry.storage.merge import ORDER
 from parquetry.storage.store import Store
@@ -28,14 +30,29 @@ if TYPE_CHECKING:
 class SparkExecutor:
     """Runs anything Spark SQL can say. Every query gets a session of its own, so snapshots never mix."""
 
-    def __init__(self, store: Store, spark: Callable[[], SparkSession]) -> None:
-        self._store, self._spark = store, spark
+    def __init__(self, store: Store, spark: Callable[[], SparkSession], trusted: bool = False) -> None:
+        self._store, self._spark, self._trusted = store, spark, trusted
 
     def frame(self, plan: Plan) -> DataFrame:
         """The query as a lazy Spark frame over the plan's snapshot."""
+        return self._prepared(plan)[0]
+
+    def _prepared(self, plan: Plan) -> tuple[DataFrame, Plan]:
+        """The frame, and the plan as it will be run."""
         spark = self._spark()
         with active_session_kept(), explained(plan, self._store):
-            return self._frame(private_session(spark), plan)
+            session = private_session(spark, functions=self._trusted)
+            plan = self._as_spark_reads(session, plan)
+            return self._frame(session, plan), plan
+
+    def _as_spark_reads(self, session: SparkSession, plan: Plan) -> Plan:
+        """The plan, with tables read whole where Spark's parser finds other relations in the text than the binder."""
+        expected = plan.bound.relations
+        if expected is None:
+            return plan
+        activate(session)
+        found = relations_in(session, plan.bound.sql, plan.tables, self._trusted)
+        return plan if found == expected else replace(plan, tables={n: t.whole() for n, t in plan.tables.items()})
 
     def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
         # Spark passes over an empty file without a word. Object stores show files whole, and asking them takes long.
@@ -56,7 +73,7 @@ class SparkExecutor:
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what Spark's tasks counted as input."""
-        frame = self.frame(plan)
+        frame, plan = self._prepared(plan)
         with explained(plan, self._store), running(frame.sparkSession.sparkContext, plan) as group:
             table = frame.toArrow()
         return table, _measured(frame, group, plan)

@@ -70,7 +70,7 @@ def group_keys(node: exp.Select) -> set[str]:
     for e in group.expressions:
         if isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets):
             return set()
-        if isinstance(e, exp.Literal) and not e.is_string and 0 < int(e.this) <= len(node.expressions):
+        if isinstance(e, exp.Literal) and str(e.this).isdecimal() and 0 < int(e.this) <= len(node.expressions):
             e = node.expressions[int(e.this) - 1].unalias()
         if isinstance(e, exp.Column):
             keys.add(e.name.lower())

@@ -61,6 +61,11 @@ class TablePlan:
         hidden = {ROWS} if view.spec.hides_rows else set()
         return set(named) | hidden if self.stored else view.spec.stored_for(set(named))
 
+    def whole(self) -> TablePlan:
+        """The same table with nothing skipped."""
+        files = frozenset(f.path for d in self.deltas for f in d.files if not f.extra)
+        return replace(self, files=files, groups_read=self.groups_total, keep=None, skipped_by={})
+
     def row_groups(self) -> dict[str, list[int]]:
         """The ordinals of the kept row groups in each file, in the files' order."""
         if self.index is None or self.keep is None or not self.keep.any():

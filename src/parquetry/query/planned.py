@@ -22,7 +22,8 @@ class Planned:
     """The latest queries. Plans are kept with a snapshot that pins nothing: no version must stay because somebody once
     asked something. A Spark job takes so much longer than its plan that those are made anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, trusted: bool = False) -> None:
+        self._trusted = trusted
         self._bound = Cache(_MOST_BYTES)
         self._plans: OrderedDict[tuple[Hashable, Hashable], Plan] = OrderedDict()
         self._next: dict[tuple[Hashable, Hashable], Plan] = {}
@@ -32,7 +33,7 @@ class Planned:
 
     def bound(self, sql: str, snapshot: Snapshot) -> BoundQuery:
         state, weight = snapshot.state, _BYTES + 20 * len(sql)
-        return self._bound.get((sql, state.schemas), lambda: bind(sql, state.readable), lambda _: weight)
+        return self._bound.get((sql, state.schemas), lambda: bind(sql, state.readable, self._trusted), lambda _: weight)
 
     def get(self, asked: Hashable, snapshot: Snapshot) -> Plan | None:
         """The latest plan, reading at ``snapshot``, if the same tables and views were there to choose from."""

@@ -6,6 +6,7 @@ say of the base tables.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ _MAX_REFS = 200
 """CTEs are read once per mention, so that each mention has its own filters; beyond this many, only once."""
 _READ_APART = {"from_", "joins", "with_", "laterals", "hint", "kind", "operation_modifiers"}
 _LIMITS = ("limit", "offset", "qualify", "sample", "match", "pivots")
+_OF_A_CHAIN = ("with_", "order", *_LIMITS)
+"""What makes a set operation more than a link in a chain of them."""
 _PLAIN_ABOVE = (
     *(exp.Binary, exp.Unary, exp.AggFunc, exp.Alias, exp.Ordered, exp.Between, exp.In, exp.Case, exp.If, exp.Cast),
     *(exp.Coalesce, exp.Order, exp.Group, exp.Where, exp.Having, exp.Distinct, exp.Select),
@@ -44,8 +47,17 @@ class _Cte:
     read: tuple[Output | None, list[Ref]] | None = field(default=None)
 
 
-def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque: str = "") -> list[Ref]:
-    """All references in reading order. ``opaque`` is a reason not to trust the text's constants, if there is one."""
+@dataclass(frozen=True)
+class References:
+    """The base tables' references in reading order, and how often each relation's lowered name was read."""
+
+    refs: list[Ref]
+    names: Counter[str]
+    complete: bool  # every relation of the tree was read
+
+
+def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque: str = "") -> References:
+    """All references. ``opaque`` is a reason not to trust the text's constants, if there is one."""
     by_name = {name.lower(): (name, schema) for name, schema in tables.items()}
     try:
         finder = _Finder(by_name, opaque, share_ctes=False)
@@ -53,7 +65,15 @@ def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque:
     except TooManyRefs:
         finder = _Finder(by_name, opaque, share_ctes=True)
         finder.query(query, {}, None)
-    return finder.refs
+    named = [
+        t for t in query.find_all(exp.Table) if isinstance(t.this, exp.Identifier) and not t.find_ancestor(exp.Hint)
+    ]
+    complete = all(id(t) in finder.read for t in named)
+    return References(finder.refs, Counter(_full_name(t).lower() for t in named), complete)
+
+
+def _full_name(table: exp.Table) -> str:
+    return ".".join(p.name for p in table.parts)
 
 
 class _Finder:
@@ -61,6 +81,7 @@ class _Finder:
         self.tables, self.share_ctes = tables, share_ctes
         self.conditions = Conditions(opaque)
         self.refs: list[Ref] = []
+        self.read: set[int] = set()  # the tree's mentions of tables and CTEs that were read
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -101,14 +122,18 @@ class _Finder:
         return env, declared
 
     def _set_operation(self, node: exp.SetOperation, env: dict[str, _Cte], parent: Scope | None) -> Output | None:
-        left = self.query(node.this, env, parent)
-        right = self.query(node.expression, env, parent)
+        spine = [node]  # a chain of a thousand UNIONs is as many levels deep
+        while isinstance(left := spine[-1].this, exp.SetOperation) and not any(left.args.get(k) for k in _OF_A_CHAIN):
+            spine.append(left)
+        output = self.query(spine[-1].this, env, parent)
+        for link in reversed(spine):
+            output = both_sides(link, output, self.query(link.expression, env, parent))
         for key in ("order", "limit", "offset"):
             if node.args.get(key) is not None:
                 for part in parts_of(node.args[key]):
                     if isinstance(part, exp.Query):
                         self.query(part, env, parent)
-        return both_sides(node, left, right)
+        return output
 
     def _select(self, node: exp.Select, env: dict[str, _Cte], parent: Scope | None) -> Output | None:
         scope = Scope(parent)
@@ -151,20 +176,11 @@ class _Finder:
         else:
             self._read(node, scope, env)
             source = Source(node.alias, None, self.refs[before:])
-        if node.args.get("sample") or node.args.get("pivots") or node.args.get("joins"):
-            source = Source(source.alias, None, self.refs[before:])
-            for ref in source.refs:
-                ref.frozen = "the table is sampled, pivoted or joined before it is filtered"
-                ref.used.update(ref.types)
-            for join in node.args.get("joins") or []:
-                self._read(join, scope, env)
         return [source]
 
     def _join_group(self, table: exp.Table, env: dict[str, _Cte], scope: Scope) -> list[Source]:
         """``(a JOIN b ON …)``: its tables are seen from outside; its own conditions are left to Spark."""
         joins = table.args.get("joins") or []
-        table = table.copy()
-        table.set("joins", None)
         sources = self._item(table, env, scope)
         for join in joins:
             sources += self._item(join.this, env, scope)
@@ -181,10 +197,11 @@ class _Finder:
         return sources
 
     def _table(self, node: exp.Table, env: dict[str, _Cte], renamed: list[str]) -> Source:
+        self.read.add(id(node))
         alias = node.alias or node.name
         if not node.db and node.name.lower() in env:
             return self._cte(env[node.name.lower()], alias, renamed)
-        full = ".".join(p.name for p in node.parts)
+        full = _full_name(node)
         found = self.tables.get(full.lower())
         if found is None:
             raise UnknownTable(full, [name for name, _ in self.tables.values()])

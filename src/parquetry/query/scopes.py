@@ -26,7 +26,6 @@ class Ref:
     found: list[Predicate] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     opaque: list[Opaque] = field(default_factory=list)
-    frozen: str = ""  # why no filter may go below this reference
 
     def own(self, name: str) -> str | None:
         lowered = name.lower()

@@ -90,9 +90,9 @@ class _ViewRows(Expressions):
         self.match = match
         self.plain = _AsWritten(source)
 
-    def compile(self, e: exp.Expr) -> Typed:
-        group = self.match.group_of(e)
-        if group is None:
+    def compile(self, e: exp.Expr | None) -> Typed:
+        group = None if e is None else self.match.group_of(e)
+        if e is None or group is None:
             return super().compile(e)
         try:
             name = self.plain.compile(e).name

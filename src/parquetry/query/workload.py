@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sqlglot
-from sqlglot.tokenizer_core import TokenType
-
 from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import ParquetryError, QueryError
 from parquetry.layouts.price import Asked
@@ -20,6 +17,7 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.workload import LoggedQuery
 from parquetry.query.bind import TableRef, bind
 from parquetry.query.conditions import NOT_USED
+from parquetry.workload.lexemes import semicolons
 
 IMPORTED = "imported"
 _NOT_RUN = {"executor": IMPORTED, "qt": 0, "elapsed_ms": 0.0, "plan_ms": 0.0, "rows_out": 0, "bytes_read": 0}
@@ -83,10 +81,7 @@ def split_statements(text: str) -> Iterable[tuple[int, str]]:
             if line.strip() and not line.strip().startswith("--"):
                 yield number, line.strip()
         return
-    try:
-        ends = [t.start for t in sqlglot.tokenize(text, dialect="spark") if t.token_type == TokenType.SEMICOLON]
-    except sqlglot.errors.TokenError:
-        ends = [i for i, c in enumerate(text) if c == ";"]  # an open quote somewhere: the plain rule finds its line
+    ends = semicolons(text)
     start = 0
     for end in [*ends, len(text)]:
         statement = text[start:end]

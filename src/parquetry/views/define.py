@@ -14,7 +14,9 @@ from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
 from parquetry.model.view import ROWS, ViewColumn, ViewSource
 from parquetry.views.normalize import conjuncts, expression, normal, text_of
-from parquetry.workload.sql_text import parse_query
+from parquetry.workload.allowed import check_allowed
+from parquetry.workload.sql_text import parse_query, words_of
+from parquetry.workload.understood import not_bound, not_understood
 
 AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Sum: "sum",
@@ -30,7 +32,8 @@ _NAMES = {"with_": "WITH", "having": "HAVING", "order": "ORDER BY", "limit": "LI
 _CHANGING = {
     "now", "current_date", "current_timestamp", "current_time", "localtimestamp", "rand", "randn", "random", "uuid",
     "shuffle", "monotonically_increasing_id", "spark_partition_id", "input_file_name", "current_user", "user",
-    "session_user", "unix_timestamp", "curdate",
+    "session_user", "unix_timestamp", "curdate", "randstr", "uniform", "localtime", "current_database",
+    "current_schema", "current_catalog", "current_path", "version",
 }  # fmt: skip
 """Functions whose value is another one the next time: what was added could never be found again."""
 
@@ -50,7 +53,11 @@ class Definition:
 
 def read_definition(sql: str, state: State, order: Sequence[str] = ()) -> Definition:
     """The parts of ``SELECT groups and aggregates FROM table [JOIN …] [WHERE …] GROUP BY groups``."""
+    words = words_of(sql)
+    check_allowed(words, {name.lower() for name in state.readable})
     query = parse_query(sql)
+    if doubt := not_understood(words) or not_bound(query, sql, words):
+        raise _refused(doubt)
     if not isinstance(query, exp.Select):
         raise _refused("it is not a plain SELECT")
     for part, value in query.args.items():

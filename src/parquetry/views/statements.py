@@ -106,8 +106,10 @@ def _query_text(text: str) -> str:
 def _parsed(text: str) -> exp.Expr:
     try:
         found = [s for s in sqlglot.parse(text, dialect=SparkText) if s is not None]
-    except sqlglot.errors.SqlglotError as e:
-        raise QueryError(f"cannot parse the statement: {str(e).splitlines()[0][:200]}") from None
+    except Exception as e:  # the parser's own mistakes as well
+        raise QueryError(
+            f"cannot parse the statement: {(str(e).splitlines() or [type(e).__name__])[0][:200]}"
+        ) from None
     if len(found) != 1:
         raise QueryError("one statement at a time")
     return found[0]

@@ -85,7 +85,8 @@ def _asked(plan: Plan) -> Asked | NoMatch:
     named = {t.state.name.lower(): (t.state.table_id, t.state.readable) for t in plan.tables.values()}
 
     def find() -> Asked | NoMatch:
-        assert plan.bound.tree is not None
+        if plan.bound.tree is None or plan.bound.doubt:
+            return NoMatch(plan.bound.doubt)
         try:
             return take_apart(plan.bound.tree, named)
         except NoMatch as e:
