@@ -26,7 +26,8 @@ from parquetry.views.asked import Asked, NoMatch, owner_of, take_apart
 from parquetry.views.choose import choose, needless
 from parquetry.views.define import AGGREGATES
 from parquetry.views.normalize import expression as tree_of
-from parquetry.workload.sql_text import parse_query
+from parquetry.workload.sql_text import parse_query, words_of
+from parquetry.workload.understood import not_bound
 
 _MOST_SHAPES = 30  # the most frequent shapes of the log, which candidates are made from
 _LEAST_REDUCTION = 10  # a joined candidate has at most a tenth of the table's rows
@@ -95,6 +96,8 @@ def shape_of(sql: str, schema: TableSchema) -> Shape | None:
     """The shape of a logged query; None when no view could answer it."""
     try:
         query = parse_query(sql)
+        if not_bound(query, sql, words_of(sql)):
+            return None
         return _shape(take_apart(query, {t.name.lower(): (0, schema) for t in query.find_all(exp.Table)}))
     except (ParquetryError, NoMatch):
         return None

@@ -97,10 +97,12 @@ def _unknown_part(node: exp.Expr) -> str:
     if known is None:
         if isinstance(node, exp.Query) or not isinstance(node, (*_CLAUSES, *_VALUES)):
             return f"the text has {_shown(node)}"
-        return ""
+        return "the text has COUNT without an argument" if isinstance(node, exp.Count) and node.this is None else ""
     unread = sorted(k for k, v in node.args.items() if v and k not in known)
     if unread:
         return f"the text has {unread[0].strip('_').upper()}"
+    if isinstance(node, exp.Select) and not node.expressions:
+        return "the text selects nothing"
     if isinstance(node, exp.Table):
         grouped = isinstance(node.parent, exp.Subquery) and not node.parent.alias
         if node.args.get("joins") and not grouped:
