@@ -35,7 +35,7 @@ def relations_in(session: SparkSession, sql: str, tables: Collection[str], trust
     names: Counter[str] = Counter()
     ctes: set[str] = set()
     for node in _parts(session._jsparkSession.sessionState().sqlParser().parsePlan(sql)):
-        kind = str(node.nodeName())
+        kind = str(node.nodeName()).lstrip("'")
         if kind not in _KNOWN and not trusted:
             raise QueryError(f"a query cannot have {kind}; trusted callers may: connect(trusted=True)")
         if kind == "UnresolvedRelation":
