@@ -15,6 +15,7 @@ from sqlglot import exp
 from parquetry.errors import ParquetryError
 from parquetry.model.predicate import Anything, Opaque, Predicate
 from parquetry.model.schema import TableSchema
+from parquetry.query.conditions import NOT_USED
 from parquetry.query.local_plan import LocalPlan, Refusal, plan_locally
 from parquetry.query.references import find_references
 from parquetry.query.scopes import Ref
@@ -111,7 +112,7 @@ def _whole(sql: str, words: Sequence[Lexeme], tables: Mapping[str, TableSchema],
     """Every table that a word of the text may name, be it inside a string, with all of its columns and rows."""
     named = {part.lower() for w in words for part in (w.name, *re.findall(r"\w+", w.text))}
     refs = tuple(
-        TableRef(name, name, tuple(schema.names), Anything(doubt), (f"none used: {doubt}",))
+        TableRef(name, name, tuple(schema.names), Anything(doubt), (f"{NOT_USED}{doubt}",))
         for name, schema in tables.items()
         if name.lower() in named
     )
