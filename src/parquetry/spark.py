@@ -89,7 +89,7 @@ def private_session(spark: SparkSession, functions: bool = False) -> SparkSessio
         if conf.isModifiable(key):
             conf.unset(key)
     for key in filter(is_kept, _keys(theirs.conf())):
-        if conf.isModifiable(key):
+        if conf.isModifiable(key) or key.startswith("fs."):  # Hadoop's, which Spark does not know as its own
             conf.set(key, theirs.conf().get(key))
     for key, value in MEANING.items():
         conf.set(key, value)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, UnknownTable
 from parquetry.model.predicate import Anything, Opaque, Predicate
 from parquetry.model.schema import TableSchema
 from parquetry.query.conditions import NOT_USED
@@ -84,6 +84,10 @@ def bind(sql: str, tables: Mapping[str, TableSchema], trusted: bool = False) -> 
         return _whole(sql, words, tables, doubt) if doubt else _bind(sql, query, words, tables)
     except (RecursionError, TooDeep):
         return _whole(sql, words, tables, "the text is nested too deeply")
+    except UnknownTable:
+        if trusted:  # who may read files and other catalogs, which Spark knows
+            return _whole(sql, words, tables, "it names a relation that is no table of the warehouse")
+        raise
     except ParquetryError:
         raise
     except Exception as e:  # what our reading stumbles over is not understood either
