@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import xml.etree.ElementTree as ET
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,19 @@ def test_a_workload_file_reports_broken_lines_and_uses_the_rest(wh: parquetry.Wa
     assert [r.line for r in done.rejected] == [2, 4]
     assert [q["sql"] for q in wh.queries(2, "t")] == ["SELECT b FROM t WHERE b = 3", "SELECT * FROM t WHERE a < 5"]
     assert wh.relayout("t", "paw", options=RelayoutOptions(block_rows=500, delta=0.01)).blocks > 1
+
+
+def test_a_column_may_have_any_name(tmp_path: Path, spark: Any) -> None:
+    odd = ["tick`s", "a.b", "x y"]
+    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+        wh.create_table("t", "`tick``s` int, `a.b` int, `x y` int", key=[odd[0]], settings=SMALL)
+        wh.ingest("t", pa.table({c: pa.array(range(i, 300 + i), pa.int32()) for i, c in enumerate(odd)}))
+        wh.maintain()
+        query = "SELECT count(*) AS n FROM t WHERE `tick``s` < 30 AND `a.b` > 10 AND `x y` < 1000"
+        before = wh.sql(query).rows()
+        for learner in ("kdtree", "hilbert", "robust"):
+            options = RelayoutOptions(block_rows=50, columns=odd)
+            assert wh.relayout("t", learner, options=options).blocks > 1
+            for executor in ("local", "spark"):
+                assert wh.sql(query, executor=executor).rows() == before
+        ET.fromstring(wh.draw_layout("t", odd[:2]))

@@ -34,6 +34,7 @@ from parquetry.model.types import is_nested
 from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
+from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ def draw_sample(
 ) -> pa.Table:
     """About ``sample_rows`` of the stored rows, drawn on the executors: all that the driver ever sees of the data."""
     rows = sum(d.rows for d in table.deltas)
-    frame = scan(spark, store, table.schema, table.deltas).select(*[f"`{c}`" for c in columns])
+    frame = scan(spark, store, table.schema, table.deltas).selectExpr(*map(quote, columns))
     if rows > options.sample_rows:
         frame = frame.sample(fraction=options.sample_rows / rows, seed=options.seed)
     arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
