@@ -92,7 +92,10 @@ def write_files(
     writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by, read)
     # A closure, not the object itself: Spark asks the function for its name.
     ordered_run = run if sorted_by is not None else run.sortWithinPartitions(*order)
-    results = ordered_run.mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
+    # Under plain names: Spark would read a dot or a backtick in a column's name as syntax here.
+    names = ordered_run.columns
+    plain = ordered_run.toDF(*[f"c{i}" for i in range(len(names))])
+    results = plain.mapInArrow(lambda batches: writer(b.rename_columns(names) for b in batches), RESULT_DDL).collect()
     failpoints.reach("write.files")
     rows_in = sum(r["rows_in"] for r in results)
     digest = f"{sum(r['digest'] for r in results) % (1 << 64):016x}"
