@@ -54,6 +54,9 @@ class SparkExecutor:
         found = relations_in(session, plan.bound.sql, plan.tables, self._trusted)
         return plan if found == expected else replace(plan, tables={n: t.whole() for n, t in plan.tables.items()})
 
+    def collect_garbage(self) -> None:
+        self._spark().sparkContext._jvm.java.lang.System.gc()
+
     def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
         # Spark passes over an empty file without a word. Object stores show files whole, and asking them takes long.
         if self._store.local and (damage := find_damage(plan, self._store)):
@@ -67,9 +70,7 @@ class SparkExecutor:
             else:
                 table = scan(session, self._store, schema, t.deltas, t.files).drop(ORDER)
             table.createOrReplaceTempView(name)
-        frame = session.sql(plan.bound.sql)
-        frame._parquetry_snapshot = plan.snapshot  # type: ignore[attr-defined]  # pinned while the frame lives
-        return frame
+        return session.sql(plan.bound.sql)
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what Spark's tasks counted as input."""
@@ -77,6 +78,22 @@ class SparkExecutor:
         with explained(plan, self._store), running(frame.sparkSession.sparkContext, plan) as group:
             table = frame.toArrow()
         return table, _measured(frame, group, plan)
+
+
+def lives(frame: DataFrame) -> Callable[[], bool]:
+    """Tells whether Spark still has the frame, or one that was made from it: all of them keep the frame's session.
+
+    Spark's garbage collector decides, every half an hour at the latest, and sooner than vacuum's grace period."""
+    spark = frame.sparkSession
+    java = spark.sparkContext._jvm.java.lang.ref.WeakReference(spark._jsparkSession)
+
+    def told() -> bool:
+        try:
+            return java.get() is not None
+        except Exception:  # Spark has ended, and its frames with it
+            return False
+
+    return told
 
 
 @contextmanager
