@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -55,7 +55,8 @@ class SparkExecutor:
         return plan if found == expected else replace(plan, tables={n: t.whole() for n, t in plan.tables.items()})
 
     def collect_garbage(self) -> None:
-        self._spark().sparkContext._jvm.java.lang.System.gc()
+        jvm: Any = self._spark().sparkContext._jvm
+        jvm.java.lang.System.gc()
 
     def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
         # Spark passes over an empty file without a word. Object stores show files whole, and asking them takes long.
@@ -85,7 +86,8 @@ def lives(frame: DataFrame) -> Callable[[], bool]:
 
     Spark's garbage collector decides, every half an hour at the latest, and sooner than vacuum's grace period."""
     spark = frame.sparkSession
-    java = spark.sparkContext._jvm.java.lang.ref.WeakReference(spark._jsparkSession)
+    jvm: Any = spark.sparkContext._jvm
+    java = jvm.java.lang.ref.WeakReference(spark._jsparkSession)
 
     def told() -> bool:
         try:
