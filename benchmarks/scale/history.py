@@ -67,9 +67,8 @@ def beside(catalog: Catalog, url: str) -> dict[str, Callable[[], Any]]:
 def compared(catalogs: dict[str, tuple[Catalog, str]], rounds: int) -> dict[str, dict[str, float]]:
     """Median milliseconds of each act in each catalog, taken in turns."""
     arms = {(act, name): run for name, (c, url) in catalogs.items() for act, run in beside(c, url).items()}
-    ordered = {
-        f"{act} {name}": arms[act, name] for act in ("open", "ingest", "refresh", "advance") for name in catalogs
-    }
+    acts = ("open", "ingest", "refresh", "advance")
+    ordered = {f"{act} {name}": arms[act, name] for act in acts for name in catalogs}
     times = interleaved(ordered, rounds)
     return {act: {name: median(times[f"{act} {name}"]) * 1e3 for name in catalogs} for act in acts}
 

@@ -157,9 +157,8 @@ class Maintainer:
 
         Under a profile work waits until half of the target lag is used up, and runs in the profile's slots: helpers
         beside this one, which leases keep off each other's tables. A helper that fails leaves its work to the others.
-        Delta bounds follow the query load, and once an hour garbage goes by the retention policy. What fails is told and
-        tried again, ever less often; the rest goes on. Only
-        the loss of Spark itself ends it.
+        Delta bounds follow the query load, and once an hour garbage goes by the retention policy. What fails is told
+        and tried again, ever less often; the rest goes on. Only the loss of Spark itself ends it.
         """
         ended = threading.Event()
         tidy = (self._catalog, self._store, self._holder, ended, lambda e: self._told.append(Failed(None, e, HOUR_S)))
