@@ -55,6 +55,7 @@ class SparkExecutor:
         return plan if found == expected else replace(plan, tables={n: t.whole() for n, t in plan.tables.items()})
 
     def collect_garbage(self) -> None:
+        """Spark forgets frames that nobody has any more; those that it has run some seconds later."""
         jvm: Any = self._spark().sparkContext._jvm
         jvm.java.lang.System.gc()
 
@@ -71,7 +72,10 @@ class SparkExecutor:
             else:
                 table = scan(session, self._store, schema, t.deltas, t.files).drop(ORDER)
             table.createOrReplaceTempView(name)
-        return session.sql(plan.bound.sql)
+        frame = session.sql(plan.bound.sql)
+        for name in plan.tables:
+            session.catalog.dropTempView(name)  # the frame's plan has it; a session may live longer than its frames
+        return frame
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what Spark's tasks counted as input."""
@@ -82,16 +86,19 @@ class SparkExecutor:
 
 
 def lives(frame: DataFrame) -> Callable[[], bool]:
-    """Tells whether Spark still has the frame, or one that was made from it: all of them keep the frame's session.
+    """Tells whether Spark still has the frame, or one that was made from it: all of them share what it reads from.
 
-    Spark's garbage collector decides, every half an hour at the latest, and sooner than vacuum's grace period."""
-    spark = frame.sparkSession
-    jvm: Any = spark.sparkContext._jvm
-    java = jvm.java.lang.ref.WeakReference(spark._jsparkSession)
+    Spark's garbage collector decides, every half an hour at the latest, and so sooner than vacuum's grace period."""
+    jvm: Any = frame.sparkSession.sparkContext._jvm
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(i) for i in range(leaves.size())]
+    # A join of a frame with itself copies the leaf of a plan, but not the relation in it.
+    read = [leaf.relation() if leaf.nodeName().startswith("Relation") else leaf for leaf in found]
+    weak = [jvm.java.lang.ref.WeakReference(r) for r in read]
 
     def told() -> bool:
         try:
-            return java.get() is not None
+            return not all(r.refersTo(None) for r in weak)  # to get it would be to hold it
         except Exception:  # Spark has ended, and its frames with it
             return False
 
