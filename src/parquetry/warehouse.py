@@ -100,7 +100,6 @@ class Warehouse:
 
     def close(self) -> None:
         self._engine.close()
-        self.catalog.close()
 
     @property
     def spark(self) -> SparkSession:
@@ -260,7 +259,7 @@ class Warehouse:
         """Removes files that no version and no reader needs any more, and what the catalog need not remember.
 
         ``grace_s`` stands in for the retention policy's."""
-        self._engine.snapshots.move()
+        self._engine.release()
         return vacuum(self.catalog, self.store, grace_s=grace_s, dry_run=dry_run)
 
     def verify(self, *, quick: bool = False) -> list[Problem]:

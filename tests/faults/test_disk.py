@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.errors import CatalogError, ParquetryError, StorageError
+from parquetry.errors import CatalogNotWritable, ParquetryError, StorageError
 from parquetry.storage.store import Sink, Store, explain_os_error
 from parquetry.storage.store_doubles import FaultyStore
 from parquetry.warehouse import Warehouse
@@ -133,7 +133,10 @@ def test_a_full_disk_under_the_catalog(small_disk: Path, spark: SparkSession) ->
         wide = ", ".join(f"column_{i} string" for i in range(3000))
         filler = small_disk / "filler"
         filler.write_bytes(bytes(room(small_disk)))
-        refused(wh, lambda: wh.create_table("wide", f"k int, {wide}", key=["k"]), CatalogError, "full", "make room")
+        refused(
+            wh, lambda: wh.create_table("wide", f"k int, {wide}", key=["k"]), CatalogNotWritable, "full", "make room"
+        )
+        assert wh.sql("SELECT count(*) AS n FROM t", executor="local").rows() == [{"n": 10}]
         filler.unlink()
         wh.create_table("wide", f"k int, {wide}", key=["k"])
         check(wh, 10)
@@ -203,9 +206,12 @@ def test_a_read_only_data_folder(wh: Warehouse) -> None:
 def test_a_read_only_warehouse(wh: Warehouse, spark: SparkSession) -> None:
     wh.close()
     with read_only(wh.folder):
-        with pytest.raises(ParquetryError) as caught, parquetry.connect(wh.folder, spark=spark) as opened:
-            opened.ingest("t", rows(10, 10), label="x")
-        one_line(caught.value, CatalogError, "catalog.db", "may be written to")
+        with parquetry.connect(wh.folder, spark=spark) as opened:
+            for executor in ("local", "spark"):
+                assert opened.sql("SELECT count(*) AS n FROM t", executor=executor).rows() == [{"n": 10}]
+            with pytest.raises(ParquetryError) as caught:
+                opened.ingest("t", rows(10, 10), label="x")
+        one_line(caught.value, CatalogNotWritable, "catalog.db", "may not be written to")
     with parquetry.connect(wh.folder, spark=spark) as opened:
         check(opened, 10)
 

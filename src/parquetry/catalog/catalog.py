@@ -210,6 +210,10 @@ class Catalog:
         """Who has pinned the oldest version."""
         return pins.oldest_reader(self._db)
 
+    def horizon(self) -> int:
+        """The oldest version that can be read."""
+        return pins.horizon(self._db)
+
     def raise_horizon(self, version: int) -> None:
         """Ends the readability of versions before ``version``; call it before deleting the first file of garbage."""
         pins.raise_horizon(self._db, version)

@@ -49,8 +49,7 @@ def put_pin(db: Database, pin: Pin) -> Pin:
     """Stores a new, moved or renewed pin for its full time; CatalogError if vacuum has passed its version."""
     with db.write(durable=False) as conn:
         # Shared lock: many readers pin at once, but not while vacuum raises the horizon.
-        horizon = _horizon(conn, share=True)
-        if pin.version < horizon:
+        if pin.version < _horizon(conn, share=True):
             raise CatalogError(f"version {pin.version} was vacuumed meanwhile; try again on the newest version")
         now = db.now(conn)
         fresh = replace(pin, expires_at=now + pin.seconds)
@@ -94,6 +93,11 @@ def holders(db: Database) -> set[str]:
         return set(conn.execute(live).scalars())
 
 
+def horizon(db: Database) -> int:
+    with db.read() as conn:
+        return int(conn.execute(_HORIZON).scalar_one())
+
+
 def raise_horizon(db: Database, version: int) -> None:
     """From now on no version before ``version`` can be pinned; CommitConflict if one is pinned right now.
 
@@ -101,14 +105,14 @@ def raise_horizon(db: Database, version: int) -> None:
     the rows of the garbage, so the next vacuum finds it again.
     """
     with db.write() as conn:
-        horizon = _horizon(conn, share=False)
+        before = _horizon(conn, share=False)
         newest = conn.execute(sa.select(sql.clock.c.version)).scalar_one()
         if version > newest:
             raise ValueError(f"a horizon of {version} lies beyond the newest version, {newest}")
         oldest = _oldest(db, conn)
         if oldest is not None and oldest < version:
             raise CommitConflict(f"a reader has pinned version {oldest}; vacuum may not pass it, try again later")
-        if version > horizon:
+        if version > before:
             conn.execute(sql.meta.update().where(sql.meta.c.name == "horizon").values(value=version))
 
 
@@ -117,10 +121,10 @@ def lift_horizon(db: Database, before: float, *, dry_run: bool) -> int:
     with db.read() as conn:
         wanted = version_before(conn, before)
     with db.read() if dry_run else db.write() as conn:
-        horizon = int(conn.execute(_HORIZON).scalar_one()) if dry_run else _horizon(conn, share=False)
+        now = int(conn.execute(_HORIZON).scalar_one()) if dry_run else _horizon(conn, share=False)
         oldest = _oldest(db, conn)
-        version = max(horizon, wanted if oldest is None else min(wanted, oldest))
-        if version > horizon and not dry_run:
+        version = max(now, wanted if oldest is None else min(wanted, oldest))
+        if version > now and not dry_run:
             conn.execute(sql.meta.update().where(sql.meta.c.name == "horizon").values(value=version))
         return version
 

@@ -175,14 +175,22 @@ def verify(
 def vacuum(
     ctx: typer.Context,
     grace: Annotated[
-        str, typer.Option(metavar="DURATION", help="Keep what is younger: seconds, or a number with s, m, h or d.")
-    ] = "1d",
+        str | None,
+        typer.Option(metavar="DURATION", help="Keep what is younger: seconds, or a number with s, m, h or d. [1d]"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove files that no version and no reader needs."""
-    grace_s = seconds(grace)
+    """Remove files that no version and no reader needs, and what the catalog need not remember."""
+    grace_s = None if grace is None else seconds(grace)
     with opened(ctx) as wh, shown("vacuum"):
         done = wh.vacuum(grace_s=grace_s, dry_run=dry_run)
     what = f"{counted(done.deltas, 'replaced delta')} and {counted(done.orphans, 'stray file')}, {size(done.bytes)}"
-    print_done(json, asdict(done), f"would remove {what}" if dry_run else f"removed {what}")
+    lines = [f"would remove {what}" if dry_run else f"removed {what}"]
+    if sum(asdict(done.trimmed).values()):
+        rows = done.trimmed
+        lines.append(f"forgot {counted(rows.commits, 'commit')}, {counted(rows.labels, 'label')}")
+        lines[-1] += f" and {rows.queries:,} of the query log"
+    if done.held_by is not None:
+        lines.append(f"more has to stay: {done.held_by}")
+    print_done(json, asdict(done), "\n".join(lines))

@@ -20,6 +20,7 @@ from parquetry.maintain.failures import CannotShow, Failed, Left, SetAside, chec
 from parquetry.maintain.new_ranges import Workload
 from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick, pick_apart, pick_next
 from parquetry.maintain.tune import tune
+from parquetry.maintain.vacuum import HOUR_S, vacuum_hourly
 from parquetry.model.state import AdvanceQT, State
 from parquetry.storage.leased import LEASE_S, REFRESH, REWRITE, TURN, taken_by
 from parquetry.storage.store import Store
@@ -156,11 +157,13 @@ class Maintainer:
 
         Under a profile work waits until half of the target lag is used up, and runs in the profile's slots: helpers
         beside this one, which leases keep off each other's tables. A helper that fails leaves its work to the others.
-        Delta bounds follow the query load. What fails is told and tried again, ever less often; the rest goes on. Only
-        the loss of Spark itself ends it.
+        Delta bounds follow the query load, and once an hour garbage goes by the retention policy. What fails is told
+        and tried again, ever less often; the rest goes on. Only the loss of Spark itself ends it.
         """
-        helpers: list[threading.Thread] = []
         ended = threading.Event()
+        tidy = (self._catalog, self._store, self._holder, ended, lambda e: self._told.append(Failed(None, e, HOUR_S)))
+        threading.Thread(target=vacuum_hourly, args=tidy, name="parquetry vacuum", daemon=True).start()
+        helpers: list[threading.Thread] = []
         tuned = -math.inf
         pause = interval_s
         try:

@@ -8,16 +8,20 @@ vacuum finishes. What else the catalog remembers is trimmed as the retention pol
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from parquetry import failpoints
 from parquetry.catalog import Catalog, Reader, Trimmed
 from parquetry.catalog.leases import ATTEMPT
+from parquetry.errors import ParquetryError
 from parquetry.model.delta import Delta
 from parquetry.storage.delta_writer import delta_directory
 from parquetry.storage.store import Store
 
+HOUR_S = 3600.0
+_LOOK_S = 60.0
 _BATCH_DELTAS = 500  # whose files go before their rows do
 
 
@@ -68,6 +72,19 @@ def vacuum(catalog: Catalog, store: Store, *, grace_s: float | None = None, dry_
         store.delete(path)
     failpoints.reach("vacuum.orphans")
     return Vacuumed(deltas, len(orphans), size + orphan_bytes, catalog.trim(kept, horizon), held_by, dry_run=False)
+
+
+def vacuum_hourly(
+    catalog: Catalog, store: Store, holder: str, ended: threading.Event, told: Callable[[ParquetryError], None]
+) -> None:
+    """Vacuums by the retention policy once an hour, whichever of several workers gets to it, until ``ended`` is set."""
+    while not ended.wait(_LOOK_S):
+        try:
+            # Never released: until it ends, somebody has done it.
+            if catalog.acquire("vacuum", holder, HOUR_S) is not None:
+                vacuum(catalog, store)
+        except ParquetryError as e:
+            told(e)
 
 
 def _delete_files(store: Store, delta: Delta, needed: Collection[str]) -> None:

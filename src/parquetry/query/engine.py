@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import threading
 import time
+import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +26,7 @@ from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
 from parquetry.query.local_source import BEYOND_PLAN
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
-from parquetry.query.on_spark import SparkExecutor
+from parquetry.query.on_spark import SparkExecutor, lives
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.query.planned import Planned
 from parquetry.query.result import Result
@@ -57,11 +61,22 @@ RULES = (
 _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
 
+_OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """What was not closed ends before the interpreter does: threads would run into its ruins."""
+    for engine in list(_OPEN):
+        with suppress(ParquetryError):
+            engine.close()
+
+
 class Engine:
     def __init__(
         self, catalog: Catalog, store: Store, spark: Callable[[], SparkSession], trusted: bool = False
     ) -> None:
-        self._store = store
+        self._store, self._catalog = store, catalog
         self.snapshots = Snapshots(catalog)
         self._local = LocalExecutor(store)
         self._spark = SparkExecutor(store, spark, trusted)
@@ -69,6 +84,10 @@ class Engine:
         self._planned = Planned(trusted)
         self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
         self.log = QueryLog(catalog)
+        parts = (catalog, self.log, self.follower.end, self.snapshots, self._local)
+        self._end = weakref.finalize(self, _abandoned, *parts)
+        self._end.atexit = False
+        _OPEN.add(self)
 
     def plan(
         self,
@@ -80,6 +99,7 @@ class Engine:
         anew: bool = False,
     ) -> Plan:
         """Binds the query at the newest QT and applies every rule that is on; ``anew`` takes no remembered plan."""
+        self._catalog.check_process()  # before any lock that the parent of a forked process may hold
         started = time.perf_counter()
         if wanted not in EXECUTORS:
             raise QueryError(f"unknown executor '{wanted}'; choose one of {', '.join(EXECUTORS)}")
@@ -180,10 +200,19 @@ class Engine:
                     self._planned.keep_for_later(asked, plan)
 
     def close(self) -> None:
-        self.log.close()
-        self.follower.close()
-        self.snapshots.close()
-        self._local.close()
+        """Ends the threads, the pin and the catalog's connections; so does the end of the last reference to it all."""
+        left = self._end.detach()
+        if left is not None and not self._catalog.forked:
+            self.follower.close()
+            _end(*left[2])
+
+    def release(self) -> None:
+        """Lets go of versions that nobody reads any more; frames in Spark live until its garbage collector runs."""
+        if self.snapshots.has_frames:
+            gc.collect()
+            with suppress(Exception):  # without Spark there are no frames
+                self._spark.collect_garbage()
+        self.snapshots.move()
 
     def _runner(self, plan: Plan) -> LocalExecutor | SparkExecutor | ScanWorkers:
         if plan.executor == "local":
@@ -191,9 +220,15 @@ class Engine:
         return self._workers if plan.scan is not None else self._spark
 
     def _spark_frame(self, plan: Plan) -> DataFrame:
-        return self._workers.frame(plan) if plan.scan is not None else self._spark.frame(plan)
+        """A frame whose files stay while it, or any frame made from it, lives."""
+        self._catalog.check_process()
+        plan = replace(plan, snapshot=self.snapshots.held(plan.snapshot))
+        frame = self._workers.frame(plan) if plan.scan is not None else self._spark.frame(plan)
+        self.snapshots.hold_while(plan.snapshot, lives(frame))
+        return frame
 
     def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
+        self._catalog.check_process()
         started = time.perf_counter()
         with self.follower.query():
             table, measured = self._runner(plan).run(plan)
@@ -203,10 +238,28 @@ class Engine:
 
     def frame(self, table: str) -> DataFrame:
         """The whole table at the QT as a Spark frame."""
+        self._catalog.check_process()
         snapshot = self.snapshots.take()
         t = snapshot.state.table(table)
         quoted = "`" + t.name + "`"
-        return self._spark.frame(self.plan(f"SELECT * FROM {quoted}", wanted="spark"))
+        return self._spark_frame(self.plan(f"SELECT * FROM {quoted}", wanted="spark"))
+
+
+def _abandoned(catalog: Catalog, *parts: Any) -> None:
+    """Nobody has the connection any more. The garbage collector tells so in whichever thread it runs, inside any lock:
+    the end needs a thread of its own. In a forked process all of it is the parent's."""
+    if not catalog.forked:
+        threading.Thread(target=_end, args=(catalog, *parts), name="parquetry end", daemon=True).start()
+
+
+def _end(
+    catalog: Catalog, log: QueryLog, follower: Callable[[], None], snapshots: Snapshots, local: LocalExecutor
+) -> None:
+    follower()
+    log.close()
+    snapshots.close()
+    local.close()
+    catalog.close()
 
 
 def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozenset[str]) -> Plan:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from parquetry.errors import ParquetryError
 from parquetry.model.state import State
@@ -34,6 +36,8 @@ class Follower:
         self._newest, self._get_ready, self._show, self._forget = newest, get_ready, show, forget
         self._asked = threading.Event()
         self._closed = threading.Event()
+        self.end = partial(_end, self._closed, self._asked)
+        """Ends the thread soon; holds no reference to this object."""
         self._looking = threading.Lock()
         self._seen = 0
         self._running = 0  # parts of queries
@@ -48,7 +52,9 @@ class Follower:
         if not self._asked.is_set():
             self._asked.set()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._follow, name="parquetry follower", daemon=True)
+                # By a weak reference: a connection that nobody has any more ends, though nobody closed it.
+                mine = (weakref.ref(self), self._closed, self._asked)
+                self._thread = threading.Thread(target=_follow, args=mine, name="parquetry follower", daemon=True)
                 self._thread.start()
         try:
             yield
@@ -68,8 +74,7 @@ class Follower:
         return self._closed.is_set()
 
     def close(self) -> None:
-        self._closed.set()
-        self._asked.set()
+        self.end()
         if self._thread is not None:
             self._thread.join()
 
@@ -85,12 +90,22 @@ class Follower:
                 self._forget(state)
                 self._seen = state.version
 
-    def _follow(self) -> None:
-        while not self._closed.wait(_LOOK_S):
-            self._asked.wait()
-            self._asked.clear()
-            with suppress(ParquetryError):  # a query will tell
-                self.look()
+
+def _end(closed: threading.Event, asked: threading.Event) -> None:
+    closed.set()
+    asked.set()
+
+
+def _follow(follower: weakref.ref[Follower], closed: threading.Event, asked: threading.Event) -> None:
+    while not closed.wait(_LOOK_S):
+        asked.wait()
+        asked.clear()
+        followed = follower()
+        if followed is None:
+            return
+        with suppress(ParquetryError):  # a query will tell
+            followed.look()
+        del followed
 
 
 class _Yielding:

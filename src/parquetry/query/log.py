@@ -14,6 +14,7 @@ from parquetry.query.workload import shape_of
 
 _FLUSH_ROWS = 256  # to write few takes as long as to write many
 _FLUSH_S = 2.0
+_MOST_WAITING = 10_000  # while the catalog does not answer; the oldest go
 
 
 class QueryLog:
@@ -34,6 +35,7 @@ class QueryLog:
         row = QueryRow.of(time.time(), asked.sql, tables, [shape_of(r) for r in asked.refs], stats)
         with self._lock:
             self._waiting.append(row)
+            del self._waiting[:-_MOST_WAITING]
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write, name="parquetry query log", daemon=True)
                 self._writer.start()
@@ -53,10 +55,12 @@ class QueryLog:
         self._due.set()
         with suppress(CatalogError):
             self.flush()
+        if self._writer is not None and self._writer is not threading.current_thread():
+            self._writer.join(_FLUSH_S)
 
     def _write(self) -> None:
         while not self._closed:
             self._due.wait(_FLUSH_S)
             self._due.clear()
-            with suppress(CatalogError):
+            with suppress(Exception):  # whatever is wrong with these rows or the catalog, the next ones are written
                 self.flush()

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -54,6 +54,11 @@ class SparkExecutor:
         found = relations_in(session, plan.bound.sql, plan.tables, self._trusted)
         return plan if found == expected else replace(plan, tables={n: t.whole() for n, t in plan.tables.items()})
 
+    def collect_garbage(self) -> None:
+        """Spark forgets frames that nobody has any more; those that it has run some seconds later."""
+        jvm: Any = self._spark().sparkContext._jvm
+        jvm.java.lang.System.gc()
+
     def _frame(self, session: SparkSession, plan: Plan) -> DataFrame:
         # Spark passes over an empty file without a word. Object stores show files whole, and asking them takes long.
         if self._store.local and (damage := find_damage(plan, self._store)):
@@ -68,7 +73,8 @@ class SparkExecutor:
                 table = scan(session, self._store, schema, t.deltas, t.files).drop(ORDER)
             table.createOrReplaceTempView(name)
         frame = session.sql(plan.bound.sql)
-        frame._parquetry_snapshot = plan.snapshot  # type: ignore[attr-defined]  # pinned while the frame lives
+        for name in plan.tables:
+            session.catalog.dropTempView(name)  # the frame's plan has it; a session may live longer than its frames
         return frame
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
@@ -77,6 +83,26 @@ class SparkExecutor:
         with explained(plan, self._store), running(frame.sparkSession.sparkContext, plan) as group:
             table = frame.toArrow()
         return table, _measured(frame, group, plan)
+
+
+def lives(frame: DataFrame) -> Callable[[], bool]:
+    """Tells whether Spark still has the frame, or one that was made from it: all of them share what it reads from.
+
+    Spark's garbage collector decides, every half an hour at the latest, and so sooner than vacuum's grace period."""
+    jvm: Any = frame.sparkSession.sparkContext._jvm
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(i) for i in range(leaves.size())]
+    # A join of a frame with itself copies the leaf of a plan, but not the relation in it.
+    read = [leaf.relation() if leaf.nodeName().startswith("Relation") else leaf for leaf in found]
+    weak = [jvm.java.lang.ref.WeakReference(r) for r in read]
+
+    def told() -> bool:
+        try:
+            return not all(r.refersTo(None) for r in weak)  # to get it would be to hold it
+        except Exception:  # Spark has ended, and its frames with it
+            return False
+
+    return told
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from parquetry.errors import QueryError
+from parquetry.query.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +32,8 @@ class Result:
     def arrow(self) -> pa.Table:
         if self._table is None:
             self._table, self._stats = self._run(self.plan)
+            # The rows are here, and no file is needed any more: vacuum need not wait for whoever keeps the result.
+            self.plan = replace(self.plan, snapshot=Snapshot(self.plan.snapshot.state))
         return self._table
 
     def pandas(self) -> pandas.DataFrame:

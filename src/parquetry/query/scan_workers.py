@@ -225,7 +225,6 @@ class ScanWorkers:
                 (name,) = plan.tables
                 rows.createOrReplaceTempView(name)
                 frame = session.sql(plan.bound.sql)
-        frame._parquetry_snapshot = plan.snapshot  # type: ignore[attr-defined]  # pinned while the frame lives
         return frame
 
 
