@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
+# Most queries of the suite are run once over few rows: to generate and compile code takes longer than to run them.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
     # Python workers unpickle functions by the name of their module, which may be a test.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), *([before] if before else [])])
-    started = session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    started = session("local[2]", {"spark.sql.shuffle.partitions": "2", **INTERPRETED})
     # Some tests start a JVM of their own for a few seconds: better compiled code would come too late.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     yield started
