@@ -14,8 +14,6 @@ from tests.fuzz.child import QUERIES, Child
 from tests.fuzz.damage import CHECKED, STATE, damage_file, damage_row, files_of
 
 _OF_TIME = {"index": 0.07, "data": 0.07, "description": 0.01, "catalog": 0.05}
-# What does not hold yet is tried in long runs only.
-NOT_YET = {"checked"}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +33,6 @@ def right(child: Child, filled: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["index", "data", "description", "catalog"])
 def test_files(kind: str, budget: Budget, child: Child, right: dict[str, Any], filled: Path, tmp_path: Path) -> None:
-    if kind in NOT_YET and budget.seconds is None:
-        pytest.skip("does not hold yet")
     fuzz = Fuzz(f"files and {kind}", budget, few=20, of_time=_OF_TIME[kind])
     for i, rng in fuzz.cases():
         folder = Path(shutil.copytree(filled, tmp_path / str(i)))
@@ -52,8 +48,6 @@ def test_files(kind: str, budget: Budget, child: Child, right: dict[str, Any], f
 
 @pytest.mark.parametrize("part", ["checked", "state"])
 def test_rows(part: str, budget: Budget, child: Child, right: dict[str, Any], filled: Path, tmp_path: Path) -> None:
-    if part in NOT_YET and budget.seconds is None:
-        pytest.skip("does not hold yet")
     fuzz = Fuzz(f"rows and {part}", budget, few=25, of_time=0.05)
     for i, rng in fuzz.cases():
         folder = Path(shutil.copytree(filled, tmp_path / str(i)))

@@ -189,7 +189,7 @@ class Database:
             said = self._explain(e)
             kind = CatalogNotWritable if any(said.endswith(what) for what in _NOT_WRITABLE) else CatalogError
             raise kind(said) from e
-        except json.JSONDecodeError as e:
+        except (json.JSONDecodeError, UnicodeDecodeError) as e:
             raise CatalogError(f"the catalog {self.where} is damaged; restore it from a copy") from e
 
     def _explain(self, error: Exception) -> str:

@@ -61,6 +61,8 @@ class _Draft:
 
     def freeze(self) -> TableState:
         schema_id = max(self.schemas)
+        if unknown := {d.schema_id for d in self.deltas.values()} - self.schemas.keys():
+            raise ValueError(f"deltas of '{self.name}' have a schema {min(unknown)} that is not there")
         specs = {i: self.layouts[i] for i in sorted(self.older_layouts)}
         return TableState(
             table_id=self.table_id,
@@ -262,6 +264,9 @@ class _Reading:
 
 def delta_of(row: Any, stored: list[StoredFile]) -> Delta:
     """A delta of its row and its files, the index first."""
+    numbers = (row.t_lo, row.t_hi, row.level, row.rows, row.bytes, row.schema_id, row.layout_id)
+    if any(type(n) is not int for n in numbers):
+        raise ValueError(f"delta {row.delta_id} has a number that is none")
     return Delta(
         delta_id=row.delta_id,
         table_id=row.table_id,

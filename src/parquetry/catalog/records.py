@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
 from parquetry.catalog.labels import LABEL
+from parquetry.errors import CatalogError
 from parquetry.model.state import Label
 
 
@@ -98,11 +99,17 @@ def history(db: Database, table_id: int | None, limit: int) -> list[VersionRecor
             return []
         changes: dict[int, list[Change]] = defaultdict(list)
         for row in conn.execute(sa.select(c).where(c.c.version >= rows[-1][0], *of_table)).all():
-            changes[row.version].append(Change(row.table_id, row.edit, row.detail or {}))
+            changes[row.version].append(Change(row.table_id, row.edit, _object(row.detail, row.version)))
     return [
-        VersionRecord(version, at, t, kind, detail or {}, tuple(changes[version]))
+        VersionRecord(version, at, t, kind, _object(detail, version), tuple(changes[version]))
         for version, at, t, kind, detail in rows
     ]
+
+
+def _object(detail: Any, version: int) -> Mapping[str, Any]:
+    if detail is not None and not isinstance(detail, Mapping):
+        raise CatalogError(f"the catalog is damaged: what it says of version {version} cannot be understood")
+    return detail or {}
 
 
 def hidden_since(db: Database, qt: int) -> float | None:

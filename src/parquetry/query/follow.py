@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from parquetry.errors import ParquetryError
 from parquetry.model.state import State
 
 _LOOK_S = 0.05
@@ -103,7 +102,7 @@ def _follow(follower: weakref.ref[Follower], closed: threading.Event, asked: thr
         followed = follower()
         if followed is None:
             return
-        with suppress(ParquetryError):  # a query will tell
+        with suppress(Exception):  # the next query meets the same, and reports it
             followed.look()
         del followed
 
