@@ -79,12 +79,18 @@ class Catalog:
 
     def version(self) -> int:
         """The newest version."""
-        return int(self._db.scalar(_NEWEST))
+        return self._number(_NEWEST)
 
     def shows_more_than(self, version: int) -> bool:
         """Whether a reader of ``version`` has to read on: the QT or a definition has changed, or this process has
         changed something. New data before the QT moves, and compaction by others, can wait."""
-        return self._made > version or int(self._db.scalar(_VISIBLE)) > version
+        return self._made > version or self._number(_VISIBLE) > version
+
+    def _number(self, wanted: sa.Select[tuple[int]]) -> int:
+        found = self._db.scalar(wanted)
+        if not isinstance(found, int):
+            raise CatalogError("the catalog is damaged: its clock cannot be read; restore it from a copy")
+        return found
 
     def state(self) -> State:
         """The newest state: from memory when nothing changed, else with the changed rows read (NA-49)."""
