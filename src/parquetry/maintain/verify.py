@@ -75,7 +75,10 @@ def _delta_problems(store: Store, delta: Delta, quick: bool) -> list[str]:
     if int(groups.rows.sum()) != stored or index.root.rows != stored:
         problems.append(f"the index of delta {delta.delta_id} counts {index.root.rows} rows, the catalog {stored}")
     extra = np.asarray(groups.batch["block"]) >= EXTRA_BASE
-    if any(delta.files[f].extra != e for f, e in zip(groups.batch["file"].to_pylist(), extra.tolist(), strict=True)):
+    files = groups.batch["file"].to_pylist()
+    if max(files, default=-1) >= len(delta.files):
+        problems.append(f"delta {delta.delta_id} has fewer files than its index names")
+    elif any(delta.files[f].extra != e for f, e in zip(files, extra.tolist(), strict=True)):
         problems.append(f"delta {delta.delta_id} mixes extra blocks and others in a file")
     if groups.starts != sorted(groups.starts):
         problems.append(f"the index of delta {delta.delta_id} is out of order")
