@@ -12,6 +12,7 @@ import typer
 
 from parquetry.cli.app import app
 from parquetry.layouts.registry import LEARNERS
+from parquetry.model import retention
 from parquetry.model.settings import Settings
 from parquetry.query.engine import RULES
 
@@ -69,4 +70,5 @@ def test_every_setting_is_documented_with_its_default(field: dataclasses.Field[A
 
 
 def test_no_documented_setting_is_unknown() -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", SETTINGS, re.MULTILINE)) == set(Settings.names())
+    known = {*Settings.names(), *retention.names()}
+    assert set(re.findall(r"^\| `(\w+)` \|", SETTINGS, re.MULTILINE)) == known

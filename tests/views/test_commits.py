@@ -130,6 +130,9 @@ def test_a_catalog_without_views_is_brought_up_to_date(tmp_path: Path) -> None:
         for table in (sql.views, sql.built):
             table.drop(conn)
         conn.exec_driver_sql("ALTER TABLE parquetry_clock DROP COLUMN visible")
+        conn.exec_driver_sql("ALTER TABLE parquetry_labels DROP COLUMN at")
+        conn.exec_driver_sql("ALTER TABLE parquetry_pins DROP COLUMN since")
+        conn.exec_driver_sql("CREATE INDEX ix_parquetry_queryable_table_id ON parquetry_queryable (table_id)")
         conn.execute(sql.meta.update().where(sql.meta.c.name == "format").values(value=1))
     catalog.close()
     opened = Catalog.open(url)
@@ -137,5 +140,8 @@ def test_a_catalog_without_views_is_brought_up_to_date(tmp_path: Path) -> None:
     with opened._db.read() as conn:
         assert migrations.stored_format(conn) == migrations.newest_format()
         assert sa.inspect(conn).has_table("parquetry_views")
+        indexes = {i["name"] for t in ("queryable", "labels") for i in sa.inspect(conn).get_indexes(f"parquetry_{t}")}
+        assert "ix_parquetry_queryable_table_id" not in indexes
+        assert "since" in {c["name"] for c in sa.inspect(conn).get_columns("parquetry_pins")}
     assert (opened.shows_more_than(-1), opened.shows_more_than(0)) == (True, False)
     opened.close()
