@@ -55,6 +55,9 @@ def damage_file(rng: random.Random, path: Path) -> str:
         case _:
             content.clear()
             told = "emptied"
+    if content == path.read_bytes():  # zeros where there were zeros
+        content[at] ^= 1
+        told = f"bit 0 of byte {at} flipped"
     path.write_bytes(content)
     return f"{path.name}: {told} of {size}"
 

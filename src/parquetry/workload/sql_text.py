@@ -112,6 +112,6 @@ def _no_query(words: Sequence[Lexeme]) -> str:
 
 def _point_at(e: sqlglot.errors.ParseError) -> str:
     detail = e.errors[0] if e.errors else {}
-    token = detail.get("highlight") or ""
+    token = " ".join((detail.get("highlight") or "").split())[:40]
     where = f"line {detail.get('line')}, column {detail.get('col')}" if detail else "unknown position"
     return f"cannot parse the SQL at {where}, near '{token}'" if token else f"cannot parse the SQL at {where}"
