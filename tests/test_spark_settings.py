@@ -37,7 +37,12 @@ OTHERWISE = {
     "spark.sql.files.ignoreMissingFiles": "true",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
 }
-KEPT = {"spark.sql.shuffle.partitions": "3", "spark.sql.autoBroadcastJoinThreshold": "-1", "fs.some.key": "x"}
+KEPT = {
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.artifact.isolation.enabled": "false",  # else every session starts Python workers of its own
+    "fs.some.key": "x",
+}
 
 
 @contextmanager

@@ -21,6 +21,7 @@ _KEPT = re.compile(
     spark\.sql\.(
         adaptive\.(advisoryPartitionSizeInBytes|autoBroadcastJoinThreshold|coalescePartitions\..*|enabled
             |forceOptimizeSkewedJoin|localShuffleReader\.enabled|maxShuffledHashJoinLocalMapThreshold|skewJoin\..*)
+      | artifact\.isolation\..*  # PySpark turns it off: else every session starts Python workers of its own
       | autoBroadcastJoinThreshold | broadcastTimeout | maxBroadcastTableSize | maxSinglePartitionBytes
       | cartesianProductExec\.buffer\..* | sortMergeJoinExec\.buffer\..* | windowExec\.buffer\..*
       | cbo\.(enabled|joinReorder\..*|planStats\.enabled|starSchemaDetection)
