@@ -36,6 +36,7 @@ def reference_session(spark: SparkSession, files: dict[str, list[Path]]) -> Spar
     """A session in which every table's name is a view over its raw files."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.variable.substitute", "false")  # a text means what it says
     for name, paths in files.items():
         frame = session.read.option("mergeSchema", "true").parquet(*map(str, paths))
         if name in MERGED:

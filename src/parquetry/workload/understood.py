@@ -48,6 +48,8 @@ _COMPARED = (
     *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike),
 )
 _ORDER = ("select", "from", "where", "group", "having", "order", "limit", "offset")
+_NO_COMMA = ("", ",", "(", *_ORDER, "distinct", "by")
+"""What no comma stands behind: our parser passes over some that Spark does not."""
 _BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe)
 
 
@@ -72,7 +74,7 @@ def in_sparks_order(words: Sequence[Lexeme]) -> bool:
     for w in words:
         word = w.text.lower() if w.kind != QUOTED_NAME else ""
         clause = word in _ORDER and not (word == "from" and before == "distinct")
-        if before == "," and (clause or word == ")"):
+        if before == "," and (clause or word == ")") or word == "," and before in _NO_COMMA:
             return False
         depth += (word == "(") - (word == ")")
         if clause and depth == 0:
