@@ -23,7 +23,7 @@ LAYERS = (
     {"spark"},
     {"catalog"},
     {"storage"},
-    {"ingest", "workload", "layouts", "views", "splits", "replicas"},
+    {"ingest", "workload", "layouts", "views", "splits", "joins", "replicas"},
     {"query", "maintain"},
     {"report", "folder"},
     {"warehouse"},

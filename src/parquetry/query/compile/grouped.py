@@ -1,0 +1,243 @@
+"""Aggregates, windows, and expressions above GROUP BY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlglot import exp
+
+from parquetry.query.aggregates import sum_of
+from parquetry.query.compile.expressions import Context, ScopedExpressions
+from parquetry.query.compile.scope import Scope
+from parquetry.query.typed import Refused, Typed, computed, convert, literal, signless_zero
+from parquetry.views.project import MOST_AVERAGED_DIGITS, decimal_average
+from parquetry.workload.coercion import decimal, decimal_of, is_numeric
+from parquetry.workload.constants import fold
+
+_RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+_SPREADS: dict[type[exp.Expr], str] = {
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+}
+
+
+class RowExpressions(ScopedExpressions):
+    """Expressions of a SELECT without groups: windows are allowed, aggregates are not."""
+
+    def compile(self, e: exp.Expr | None) -> Typed:
+        return window(e, self) if isinstance(e, exp.Window) else super().compile(e)
+
+
+class GroupExpressions(ScopedExpressions):
+    """Expressions whose columns appear only inside aggregates or as grouping expressions.
+
+    ``groups`` are the compiled grouping expressions. Two expressions are the same group if they compile to the same
+    text: then they name the same columns, however they are spelled.
+    """
+
+    def __init__(self, scope: Scope, context: Context, groups: Mapping[str, Typed], kinds: set[type[exp.Expr]]) -> None:
+        super().__init__(scope, context)
+        self.rows = ScopedExpressions(scope, context)
+        self.groups, self.kinds = groups, kinds
+
+    def compile(self, e: exp.Expr | None) -> Typed:
+        if isinstance(e, exp.Window):
+            return window(e, self)
+        if isinstance(e, exp.Grouping | exp.GroupingId):
+            return self._grouping(e)
+        if isinstance(e, exp.AggFunc | exp.Filter):
+            return aggregate(e, self.rows, "")
+        if type(e) in self.kinds:
+            try:
+                own = self.rows.compile(e)
+            except Refused:
+                own = None
+            if own is not None and own.sql in self.groups:
+                return computed(own.type, signless_zero(own), own.name, [own])
+        return super().compile(e)
+
+    def column(self, e: exp.Column) -> Typed:
+        found = self.rows.column(e)
+        if found.sql in self.groups:
+            return computed(found.type, signless_zero(found), found.name, [found])
+        if not self.scope.owns(e):
+            return found
+        raise Refused(f"column {e.name} is neither grouped nor aggregated")
+
+    def _grouping(self, e: exp.Expr) -> Typed:
+        found = [self.rows.compile(x) for x in e.expressions] or list(self.groups.values())
+        if any(t.sql not in self.groups for t in found) or (isinstance(e, exp.Grouping) and len(found) != 1):
+            raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        type_, kind = ("tinyint", "TINYINT") if isinstance(e, exp.Grouping) else ("bigint", "BIGINT")
+        return computed(type_, f"CAST(grouping({', '.join(signless_zero(t) for t in found)}) AS {kind})", None, found)
+
+
+def has_aggregate(e: exp.Expr) -> bool:
+    """Whether the SELECT that ``e`` belongs to is aggregated because of it; what windows compute does not count."""
+    if isinstance(e, exp.Query):
+        return False
+    if isinstance(e, exp.Window):
+        inner = e.this.this if isinstance(e.this, exp.IgnoreNulls | exp.RespectNulls | exp.Filter) else e.this
+        beside = [v for k in ("partition_by", "order") for v in _listed(e.args.get(k))]
+        return any(has_aggregate(x) for x in (*inner.iter_expressions(), *beside))
+    if isinstance(e, exp.AggFunc | exp.Grouping | exp.GroupingId):
+        return True
+    return any(has_aggregate(x) for x in e.iter_expressions())
+
+
+def _listed(value: object) -> list[exp.Expr]:
+    return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, exp.Expr)]
+
+
+def aggregate(e: exp.Expr, rows: ScopedExpressions, over: str) -> Typed:
+    """An aggregate of ``rows``; ``over`` is the text of its window."""
+    suffix = over
+    if isinstance(e, exp.Filter):
+        condition = rows.boolean(e.expression.this)
+        e, suffix = e.this, f" FILTER (WHERE {condition.sql}){over}"
+    if not isinstance(e, exp.AggFunc) or any(v for k, v in e.args.items() if k not in ("this", "big_int")):
+        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+    argument, distinct = e.this, isinstance(e.this, exp.Distinct)
+    if isinstance(e, exp.Count) and (isinstance(argument, exp.Star) or _counts_rows(argument)):
+        return Typed("bigint", f"count(*){suffix}", None if suffix else "count(1)")
+    if distinct:
+        if over:
+            raise Refused("a window over DISTINCT values")
+        if isinstance(e, exp.Count) and len(argument.expressions) > 1:
+            return _count_tuples([rows.compile(x) for x in argument.expressions], suffix)
+        if len(argument.expressions) != 1:
+            raise Refused("DISTINCT over several columns")
+        argument = argument.expressions[0]
+    if has_aggregate(argument) and not over:
+        raise Refused("an aggregate inside an aggregate")
+    t = rows.compile(argument)
+    made = _aggregate(e, t, "DISTINCT " if distinct else "", suffix)
+    function = e.sql_name().lower()
+    certain = not suffix and t.name is not None and isinstance(e, exp.Count | exp.Sum | exp.Avg | exp.Min | exp.Max)
+    return computed(*made, f"{function}({'DISTINCT ' if distinct else ''}{t.name})" if certain else None, [t])
+
+
+def _aggregate(e: exp.AggFunc, t: Typed, word: str, suffix: str) -> tuple[str, str]:
+    match e:
+        case exp.Count():
+            return "bigint", f"count({word}{signless_zero(t) if word else t.sql}){suffix}"
+        case exp.Sum():
+            type_, text = sum_of(t, word)
+            return type_, _over(text, "sum", suffix)
+        case exp.Avg() if not word:
+            return _average(t, suffix)
+        case exp.Min() | exp.Max() if t.type != "void":
+            function = "min" if isinstance(e, exp.Min) else "max"
+            return t.type, f"{function}({t.sql}){suffix}"
+    if type(e) in _SPREADS and not word and is_numeric(t.type):
+        return "double", f"{_SPREADS[type(e)]}({convert(t, 'double')}){suffix}"
+    raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+
+
+def _average(t: Typed, suffix: str) -> tuple[str, str]:
+    count = f"count({t.sql}){suffix}"
+    digits = decimal_of(t.type)
+    if digits is None:
+        if not is_numeric(t.type):
+            raise Refused(f"an average of {t.type}")
+        return "double", f"(sum(CAST({t.sql} AS DOUBLE)){suffix} / {count})"
+    precision, scale = digits
+    if precision > MOST_AVERAGED_DIGITS and not (suffix or precision <= 38):
+        raise Refused(f"an average of {t.type}: too many digits to be exact")
+    type_ = decimal(min(38, precision + 4), min(37, scale + 4))
+    if precision + 4 > 38:
+        raise Refused(f"an average of {t.type}: too many digits to be exact")
+    return type_, decimal_average(type_, f"sum({t.sql}){suffix}", count)
+
+
+def _over(text: str, function: str, suffix: str) -> str:
+    """The text of a sum with its window behind the call, inside the cast around it."""
+    if not suffix:
+        return text
+    head, call, rest = text.partition(f"{function}(")
+    depth, at = 1, 0
+    while depth:
+        depth += {"(": 1, ")": -1}.get(rest[at], 0)
+        at += 1
+    return f"{head}{call}{rest[:at]}{suffix}{rest[at:]}"
+
+
+def _counts_rows(argument: exp.Expr) -> bool:
+    return isinstance(argument, exp.Literal)
+
+
+def _count_tuples(found: list[Typed], suffix: str) -> Typed:
+    there = " AND ".join(f"{t.sql} IS NOT NULL" for t in found)
+    values = ", ".join(signless_zero(t) for t in found)
+    return computed("bigint", f"count(DISTINCT CASE WHEN {there} THEN ({values}) END){suffix}", None, found)
+
+
+# -- windows --------------------------------------------------------------------------------------
+
+
+def window(e: exp.Window, inner: ScopedExpressions) -> Typed:
+    """A function over a window; ``inner`` compiles its arguments, which may be groups or aggregates."""
+    if any(v for k, v in e.args.items() if k not in ("this", "partition_by", "order", "spec", "over")):
+        raise Refused("a named window, or one with exceptions")
+    parts = []
+    if partition := e.args.get("partition_by"):
+        parts.append("PARTITION BY " + ", ".join(signless_zero(inner.compile(p)) for p in partition))
+    order = e.args.get("order")
+    if order is not None:
+        parts.append("ORDER BY " + ", ".join(ordered(o, inner.compile) for o in order.expressions))
+    spec = e.args.get("spec")
+    function = e.this
+    if type(function) in _RANKS:
+        if order is None or spec is not None:
+            raise Refused("a rank without an order, or within a frame")
+        return Typed("int", f"CAST({_RANKS[type(function)]}() OVER ({' '.join(parts)}) AS INTEGER)", None)
+    if isinstance(function, exp.Lag | exp.Lead):
+        if order is None or spec is not None:
+            raise Refused("LAG or LEAD without an order, or within a frame")
+        return _shifted(function, inner, f" OVER ({' '.join(parts)})")
+    if spec is not None:
+        if order is None:
+            raise Refused("a frame without an order")
+        parts.append(_frame(spec))
+    return aggregate(function, inner, f" OVER ({' '.join(parts)})")
+
+
+def ordered(o: exp.Expr, compile_: Callable[[exp.Expr], Typed]) -> str:
+    if not isinstance(o, exp.Ordered) or o.args.get("with_fill"):
+        raise Refused("an order that is left to Spark")
+    direction = "DESC" if o.args.get("desc") else "ASC"
+    nulls = "FIRST" if o.args.get("nulls_first") else "LAST"
+    return f"{signless_zero(compile_(o.this))} {direction} NULLS {nulls}"
+
+
+def _shifted(e: exp.Expr, inner: ScopedExpressions, over: str) -> Typed:
+    if any(v for k, v in e.args.items() if k not in ("this", "offset", "default")):
+        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+    t = inner.compile(e.this)
+    by = fold(e.args["offset"]) if e.args.get("offset") is not None else None
+    if e.args.get("default") is not None or (by is not None and (by.type != "int" or by.value is None)):
+        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+    word = "lag" if isinstance(e, exp.Lag) else "lead"
+    return computed(t.type, f"{word}({t.sql}, {1 if by is None else int(by.value)}){over}", None, [t])
+
+
+def _frame(spec: exp.Expr) -> str:
+    kind = str(spec.args.get("kind") or "").upper()
+    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+        raise Refused("a frame that is left to Spark")
+    start = _bound(spec.args.get("start"), spec.args.get("start_side"), kind)
+    end = _bound(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), kind)
+    return f"{kind} BETWEEN {start} AND {end}"
+
+
+def _bound(value: object, side: object, kind: str) -> str:
+    word = str(side or "").upper()
+    if value in ("UNBOUNDED", "CURRENT ROW"):
+        return f"{value} {word}".strip()
+    c = fold(value) if isinstance(value, exp.Expr) else None
+    if kind != "ROWS" or c is None or c.type != "int" or c.value is None or c.value < 0:
+        raise Refused("a frame whose bounds are left to Spark")
+    return f"{literal(c)} {word}"

@@ -1,0 +1,268 @@
+"""One SELECT of any shape as DuckDB text: joins, groups, windows, order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from parquetry.query.compile.expressions import Context, Rows, ScopedExpressions
+from parquetry.query.compile.grouped import GroupExpressions, RowExpressions, has_aggregate
+from parquetry.query.compile.scope import Field, Relation, Scope
+from parquetry.query.typed import Refused, Typed, signless_zero
+
+_READ_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct"}
+_READ_ARGS |= {"with_", "kind"}
+
+Item = tuple[str | None, exp.Expr | Field]
+
+
+class SelectCompiler:
+    """Compiles ``node``; ``relation`` is what its FROM reads, ``parent`` the SELECT around a correlated subquery."""
+
+    def __init__(self, node: exp.Select, relation: Relation, parent: Scope | None, context: Context) -> None:
+        unread = sorted(k for k, v in node.args.items() if v and k not in _READ_ARGS)
+        if unread:
+            raise Refused(f"it has {unread[0].strip('_').upper()}")
+        distinct = node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise Refused("it has DISTINCT ON")
+        self.node, self.relation, self.context = node, relation, context
+        self.distinct = distinct is not None
+        aliases = frozenset(e.alias.lower() for e in node.expressions if isinstance(e, exp.Alias))
+        self.scope = Scope(relation, parent, aliases)
+        self.items = self._items()
+        args = node.args
+        self.aggregated = (
+            args.get("group") is not None
+            or args.get("having") is not None
+            or any(has_aggregate(e) for _, e in self.items if isinstance(e, exp.Expr))
+            or (args.get("order") is not None and has_aggregate(args["order"]))
+        )
+
+    def rows(self) -> Rows:
+        args = self.node.args
+        plain = ScopedExpressions(self.scope, self.context)
+        where = self._where(plain)
+        group_text, groups, kinds = self._groups(plain)
+        expressions: ScopedExpressions
+        if self.aggregated:
+            expressions = GroupExpressions(self.scope, self.context, groups, kinds)
+        else:
+            expressions = RowExpressions(self.scope, self.context)
+        outputs = [self._output(e, expressions) for _, e in self.items]
+        texts = [signless_zero(t) if self.distinct else t.sql for t in outputs]
+        listed = ", ".join(f"{text} AS c{i}" for i, text in enumerate(texts))
+        parts = [f"SELECT {'DISTINCT ' if self.distinct else ''}{listed}"]
+        if self.relation.sql:
+            parts.append(f"FROM {self.relation.sql}")
+        parts += [where] if where else []
+        parts += [group_text] if group_text else []
+        if having := args.get("having"):
+            condition = expressions.boolean(self._without_aliases(having.this, prefer_output=False))
+            parts.append(f"HAVING {condition.sql}")
+        if order := args.get("order"):
+            parts.append(
+                "ORDER BY " + ", ".join(self._ordered(o, outputs, texts, expressions) for o in order.expressions)
+            )
+        parts += limits(self.node)
+        fields = [Field(self._name(i, t), t.type, f"c{i}") for i, t in enumerate(outputs)]
+        grouped = args.get("group") is not None or args.get("having") is not None
+        one_row = self.aggregated and not grouped and not any(args.get(k) for k in ("limit", "offset"))
+        plain_rows = not self.aggregated and not self.distinct and not any(args.get(k) for k in ("limit", "offset"))
+        if self.scope.correlated and not (one_row or plain_rows):
+            raise Refused("a correlated subquery with groups or a limit")
+        return Rows(" ".join(parts), tuple(fields), self.scope.correlated, one_row)
+
+    def _items(self) -> list[Item]:
+        items: list[Item] = []
+        for e in self.node.expressions:
+            inner = e.unalias()
+            star = inner.this if isinstance(inner, exp.Column) else inner
+            if isinstance(star, exp.Star):
+                if any(star.args.values()):
+                    raise Refused("it has a star with exceptions")
+                qualifier = inner.table if isinstance(inner, exp.Column) else ""
+                items += [(f.name, f) for f in self.scope.star(qualifier)]
+            elif isinstance(e, exp.Alias):
+                items.append((e.alias, inner))
+            elif isinstance(e, exp.Aliases):
+                raise Refused("it names several columns of one expression")
+            else:
+                items.append((None, e))
+        return items
+
+    def _output(self, e: exp.Expr | Field, expressions: ScopedExpressions) -> Typed:
+        if isinstance(e, Field):
+            if self.aggregated:
+                raise Refused("it has a star above groups")
+            self.context.use(e)
+            return Typed(e.type, e.sql, e.name, frozenset([e.sql]))
+        return expressions.compile(e)
+
+    def _name(self, i: int, t: Typed) -> str | None:
+        alias, e = self.items[i]
+        if alias is not None or isinstance(e, Field):
+            return alias
+        e = e.unnest()
+        while isinstance(e, exp.Cast) and isinstance(e.this.unnest(), exp.Column | exp.Cast):
+            e = e.this.unnest()  # Spark names a cast column after the column
+        if isinstance(e, exp.Column):
+            return e.name
+        return t.name if self.context.named else None
+
+    def _where(self, plain: ScopedExpressions) -> str:
+        where = self.node.args.get("where")
+        if where is None:
+            return ""
+        if has_aggregate(where.this):
+            raise Refused("an aggregate in WHERE")
+        self.scope.outer_allowed = True
+        try:
+            condition = plain.boolean(where.this)
+        finally:
+            self.scope.outer_allowed = False
+        return f"WHERE {condition.sql}" if condition.type == "boolean" else "WHERE false"
+
+    # -- groups -----------------------------------------------------------------------------------
+
+    def _groups(self, plain: ScopedExpressions) -> tuple[str, dict[str, Typed], set[type[exp.Expr]]]:
+        group = self.node.args.get("group")
+        groups: dict[str, Typed] = {}
+        kinds: set[type[exp.Expr]] = set()
+        if group is None:
+            return "", groups, kinds
+        if any(v for k, v in group.args.items() if k not in ("expressions", "rollup", "cube")) or not group.expressions:
+            raise Refused("it groups by ALL, or in a way that is left to Spark")
+
+        def one(e: exp.Expr) -> str:
+            e = self._grouping_expression(e)
+            t = plain.compile(e)
+            groups[t.sql] = t
+            kinds.add(type(e.unnest()))
+            return signless_zero(t)
+
+        texts = [_grouping_text(e, one) for e in group.expressions]
+        for word in ("rollup", "cube"):
+            if group.args.get(word):
+                if any(x.expressions for x in group.args[word]):
+                    raise Refused(f"it has {word.upper()} beside other groups")
+                texts = [f"{word.upper()} ({', '.join(texts)})"]
+        return "GROUP BY " + ", ".join(texts), groups, kinds
+
+    def _grouping_expression(self, e: exp.Expr) -> exp.Expr:
+        e = self._ordinal(e) or e
+        if isinstance(e, exp.Column) and not e.table and not self.scope.owns(e):
+            e = self._aliased(e.name) or e
+        if has_aggregate(e) or not e.find(exp.Column) or e.find(exp.Query, exp.Window):
+            raise Refused("it groups by an aggregate, a constant or a subquery")
+        return e
+
+    def _ordinal(self, e: exp.Expr) -> exp.Expr | None:
+        if not (isinstance(e, exp.Literal) and not e.is_string):
+            return None
+        if not (e.this.isdigit() and 1 <= int(e.this) <= len(self.items)):
+            raise Refused(f"position {e.this} is not in the SELECT list")
+        found = self.items[int(e.this) - 1][1]
+        if isinstance(found, Field):
+            raise Refused("a position of a column that * stands for")
+        return found
+
+    def _aliased(self, name: str) -> exp.Expr | None:
+        same = [e for alias, e in self.items if alias is not None and alias.lower() == name.lower()]
+        if len(same) > 1:
+            raise Refused(f"the name {name} is ambiguous")
+        return same[0] if same and isinstance(same[0], exp.Expr) else None
+
+    def _without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
+        """``e`` with names of the SELECT list replaced by what they stand for."""
+
+        def replaced(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Query) and node is not e:
+                return node
+            if isinstance(node, exp.Column) and not node.table:
+                aliased = self._aliased(node.name)
+                if aliased is None or aliased == node:
+                    return node
+                same = isinstance(aliased, exp.Column) and aliased.name.lower() == node.name.lower()
+                if self.scope.owns(node) and not same and not prefer_output:
+                    raise Refused(f"the name {node.name} is both a column and an alias")
+                return exp.Paren(this=aliased.copy())
+            return node
+
+        return e.transform(replaced)
+
+    def _ordered(self, o: exp.Expr, outputs: list[Typed], texts: list[str], expressions: ScopedExpressions) -> str:
+        if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
+            raise Refused("it orders by ALL")
+        at = self._item_of(o.this)
+        if at is None:
+            e = self._without_aliases(o.this, prefer_output=True)
+            if not e.find(exp.Column, exp.AggFunc):
+                raise Refused("it orders by a constant")
+            t = expressions.compile(e)
+            own = signless_zero(t) if self.distinct else t.sql
+            at = texts.index(own) if own in texts else None
+            if at is None:
+                if self.distinct:
+                    raise Refused("it orders DISTINCT rows by something that is not selected")
+                return f"{signless_zero(t)} {_direction(o)}"
+        selected = outputs[at]
+        by = f"c{at}" if self.distinct or selected.type not in ("float", "double") else signless_zero(selected)
+        return f"{by} {_direction(o)}"
+
+    def _item_of(self, e: exp.Expr) -> int | None:
+        """The place in the SELECT list that a position or an alias means."""
+        if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
+            if not 1 <= int(e.this) <= len(self.items):
+                raise Refused(f"position {e.this} is not in the SELECT list")
+            return int(e.this) - 1
+        if isinstance(e, exp.Column) and not e.table:
+            same = [
+                i for i, (alias, _) in enumerate(self.items) if alias is not None and alias.lower() == e.name.lower()
+            ]
+            if len(same) > 1:
+                raise Refused(f"the name {e.name} is ambiguous")
+            return same[0] if same else None
+        return None
+
+
+def _direction(o: exp.Ordered) -> str:
+    return f"{'DESC' if o.args.get('desc') else 'ASC'} NULLS {'FIRST' if o.args.get('nulls_first') else 'LAST'}"
+
+
+def _grouping_text(e: exp.Expr, one: Callable[[exp.Expr], str]) -> str:
+    match e:
+        case exp.Rollup() | exp.Cube():
+            word = "ROLLUP" if isinstance(e, exp.Rollup) else "CUBE"
+            return f"{word} ({', '.join(_set_text(x, one) for x in e.expressions)})"
+        case exp.GroupingSets():
+            return f"GROUPING SETS ({', '.join(_set_text(x, one) for x in e.expressions)})"
+    return one(e)
+
+
+def _set_text(e: exp.Expr, one: Callable[[exp.Expr], str]) -> str:
+    match e:
+        case exp.Tuple():
+            return f"({', '.join(one(x) for x in e.expressions)})"
+        case exp.Paren():
+            return f"({one(e.this)})"
+        case exp.Rollup() | exp.Cube() | exp.GroupingSets():
+            raise Refused("grouping sets inside grouping sets")
+    return one(e)
+
+
+def limits(node: exp.Expr) -> list[str]:
+    """LIMIT and OFFSET, of plain numbers."""
+    parts = []
+    for clause in ("limit", "offset"):
+        found = node.args.get(clause)
+        if found is None:
+            continue
+        e = found.expression
+        if not (isinstance(found, exp.Limit | exp.Offset) and isinstance(e, exp.Literal) and e.this.isdigit()):
+            raise Refused(f"{clause.upper()} is not a plain number")
+        if any(v for k, v in found.args.items() if k != "expression"):
+            raise Refused(f"{clause.upper()} has options")
+        parts.append(f"{clause.upper()} {int(e.this)}")
+    return parts
