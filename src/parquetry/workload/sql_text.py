@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from parquetry.errors import QueryError
-from parquetry.workload.lexemes import NAME, Lexeme, lexemes
+from parquetry.workload.lexemes import NAME, SIGN, Lexeme, lexemes
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings would go to the user's terminal
 
@@ -74,17 +74,28 @@ def parse_query(sql: str) -> exp.Query:
 def read_otherwise(sql: str, words: Sequence[Lexeme]) -> bool:
     """Whether our parser cuts the text into other words than Spark does, so that its tree may say something else."""
     starts, ends = {w.start for w in words}, {w.end for w in words}
+    points = {w.start for i, w in enumerate(words) if _is_fraction(words, i)}
     covered = 0
     at = 0
     for token in sqlglot.tokenize(sql, dialect=SparkText):
         if token.token_type == sqlglot.TokenType.SEMICOLON:
             continue
-        if token.start not in starts or token.end + 1 not in ends:
+        if token.start in points:  # our parser puts the point and the number together again
+            continue
+        if token.start not in starts and token.start - 1 not in points or token.end + 1 not in ends:
             return True
         while at < len(words) and words[at].end <= token.end + 1:
-            covered += words[at].start >= token.start
+            covered += words[at].start >= token.start or words[at].start in points
             at += 1
     return covered != len(words)
+
+
+def _is_fraction(words: Sequence[Lexeme], at: int) -> bool:
+    """Whether a number like ``.5`` stands where our parser takes a value, not the part of a name."""
+    if not (words[at].text.startswith(".") and words[at].text[1:].isdigit() and at):
+        return False
+    before = words[at - 1]
+    return before.text.lower() == "select" or before.kind == SIGN and before.text not in (")", "]", ".")
 
 
 def _balanced(query: exp.Query) -> exp.Query:
