@@ -15,6 +15,7 @@ from sqlglot import exp
 from parquetry.errors import ParquetryError, UnknownTable
 from parquetry.model.predicate import Anything, Opaque, Predicate
 from parquetry.model.schema import TableSchema
+from parquetry.query.compile.whole import WholeQuery, compile_query
 from parquetry.query.conditions import NOT_USED
 from parquetry.query.local_plan import LocalPlan, Refusal, plan_locally
 from parquetry.query.references import find_references
@@ -46,7 +47,7 @@ class BoundQuery:
 
     written: str | Callable[[], str]
     refs: tuple[TableRef, ...]
-    local: LocalPlan | Refusal
+    local: LocalPlan | WholeQuery | Refusal
     tree: exp.Query | None = None  # of the text; whoever takes it apart has it alone
     doubt: str = ""  # why the text was not taken apart, or its constants are not trusted; then nothing is skipped
     relations: Counter[str] | None = None  # how often the text names each relation, lowered; None: our own words
@@ -100,16 +101,27 @@ def _bind(sql: str, query: exp.Query, words: Sequence[Lexeme], tables: Mapping[s
     if not found.complete:
         return _whole(sql, words, tables, "the text names a relation in a place that is not read")
     refs = tuple(map(_table_ref, found.refs))
-    local: LocalPlan | Refusal
+    local: LocalPlan | WholeQuery | Refusal
     if opaque:
         local = Refusal(opaque)
-    elif len(refs) != 1:
-        local = Refusal("it reads no table" if not refs else "it reads more than one table")
+    elif not refs:
+        local = Refusal("it reads no table")
+    elif not in_sparks_order(words):
+        local = Refusal("its clauses are in another order than Spark's")
     else:
-        local = plan_locally(query, found.refs[0].table, found.refs[0].schema, sql)
-        if isinstance(local, LocalPlan) and not in_sparks_order(words):
-            local = Refusal("its clauses are in another order than Spark's")
+        local = _plan_locally(sql, query, found.refs, tables)
     return BoundQuery(sql, refs, local, query, opaque, found.names)
+
+
+def _plan_locally(
+    sql: str, query: exp.Query, refs: Sequence[Ref], tables: Mapping[str, TableSchema]
+) -> LocalPlan | WholeQuery | Refusal:
+    """As one SELECT over one table, of which more is known, or else as a whole."""
+    if len(refs) == 1:
+        local = plan_locally(query, refs[0].table, refs[0].schema, sql)
+        if isinstance(local, LocalPlan):
+            return local
+    return compile_query(query, tables, sql)
 
 
 def _whole(sql: str, words: Sequence[Lexeme], tables: Mapping[str, TableSchema], doubt: str) -> BoundQuery:

@@ -22,7 +22,7 @@ from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.follow import Follower
 from parquetry.query.hot_files import NAME as HOLD_ROWS
-from parquetry.query.local import PUSH_KEY_FILTER, LocalExecutor
+from parquetry.query.local import PUSH_KEY_FILTER, LeftToSpark, LocalExecutor
 from parquetry.query.local_source import BEYOND_PLAN
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
@@ -58,6 +58,7 @@ RULES = (
 """Every rule that can be switched off; answers stay the same."""
 
 
+_MOST_STOPPED = 256
 _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
 
@@ -82,6 +83,7 @@ class Engine:
         self._spark = SparkExecutor(store, spark, trusted)
         self._workers = ScanWorkers(store, spark)
         self._planned = Planned(trusted)
+        self._stopped: dict[str, str] = {}  # texts that the local executor could not finish, and why
         self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
         self.log = QueryLog(catalog)
         parts = (catalog, self.log, self.follower.end, self.snapshots, self._local)
@@ -116,7 +118,10 @@ class Engine:
             before = None if anew else self._planned.get(asked, snapshot)
             plan = before and self._again(before)
             if plan is None:
-                plan = self._plan(snapshot, sql, wanted, frozenset(off), wanted_splits)
+                stopped = self._stopped.get(sql) if wanted == "auto" else None
+                by = "spark" if stopped else wanted
+                plan = self._plan(snapshot, sql, by, frozenset(off), wanted_splits)
+                plan = plan.decide("executor", "spark", f"DuckDB stopped before: {stopped}") if stopped else plan
                 plan = plan if before is None else replace(plan, uses=before.uses)
             if plan is not before:
                 self._planned.keep(asked, plan)
@@ -231,10 +236,24 @@ class Engine:
         self._catalog.check_process()
         started = time.perf_counter()
         with self.follower.query():
-            table, measured = self._runner(plan).run(plan)
+            try:
+                table, measured = self._runner(plan).run(plan)
+            except LeftToSpark as e:
+                plan = self._on_spark(plan, str(e))
+                table, measured = self._runner(plan).run(plan)
             stats = statistics_of(plan, measured, table.num_rows, (time.perf_counter() - started) * 1e3)
             self.log.add(plan, stats)
         return table, stats
+
+    def _on_spark(self, plan: Plan, why: str) -> Plan:
+        """The same query for Spark. Its text is remembered, so that DuckDB does not try again soon."""
+        asked = plan.asked or plan.bound
+        while len(self._stopped) >= _MOST_STOPPED:
+            self._stopped.pop(next(iter(self._stopped)), None)
+        self._stopped[asked.sql] = why
+        again = _bound_plan(asked, plan.snapshot, "spark", plan.off)
+        again = replace(self._priced(again), plan_ms=plan.plan_ms, uses=plan.uses)
+        return again.decide("executor", "spark", f"DuckDB stopped: {why}", executor="spark")
 
     def frame(self, table: str) -> DataFrame:
         """The whole table at the QT as a Spark frame."""

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.errors import QueryError, StorageError
+from parquetry.query.compile.whole import WholeQuery
 from parquetry.query.damage import find_damage
 from parquetry.query.hot_files import HotFiles
-from parquetry.query.local_plan import LocalPlan
+from parquetry.query.local_plan import LocalPlan, Refusal
 from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.local_source import Source, measured, source_of
 from parquetry.query.plan import Plan, TablePlan
@@ -30,6 +31,10 @@ _CORES = os.cpu_count() or 1
 
 # See LocalExecutor._execute: the rows that are copied are few.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
+
+
+class LeftToSpark(Exception):
+    """DuckDB stopped: at a value that Spark treats otherwise, at an error that may be Spark's too, or out of memory."""
 
 
 class LocalExecutor:
@@ -51,7 +56,8 @@ class LocalExecutor:
         """The rows, and what was really read: bytes and row groups."""
         import duckdb
 
-        assert isinstance(plan.bound.local, LocalPlan)
+        local = plan.bound.local
+        assert not isinstance(local, Refusal)
         sources: list[Source] = []
         try:
             text = self._text(plan, self.hot.of(plan), sources)
@@ -66,8 +72,12 @@ class LocalExecutor:
             if not isinstance(e, duckdb.Error) or isinstance(e, duckdb.IOException) or failed:
                 unreadable = f"cannot read a data file: {first}; run 'parquetry verify' to see what is affected"
                 raise find_damage(plan, self._store) or StorageError(unreadable) from e
-            raise find_damage(plan, self._store) or QueryError(f"the query failed: {first}") from e
-        return table.cast(plan.bound.local.schema), plan.read
+            if damage := find_damage(plan, self._store):
+                raise damage from e
+            if isinstance(local, WholeQuery) and plan.wanted == "auto":
+                raise LeftToSpark(first) from e
+            raise QueryError(f"the query failed: {first}") from e
+        return table.rename_columns(local.schema.names).cast(local.schema), plan.read
 
     def statements(self) -> Prepared:
         """For statements that are prepared now and run later, by any thread."""
@@ -95,7 +105,7 @@ class LocalExecutor:
 
         def scan(t: TablePlan, columns: Sequence[str]) -> Source:
             pick = PICK_ROW_GROUPS not in plan.off
-            sources.append(source_of(t, columns, self._store, pick=pick, hot=hot))
+            sources.append(source_of(t, columns, self._store, pick=pick, hot=hot, name=f"__picked_{len(sources)}"))
             return sources[-1]
 
         return local_statement(plan, scan)
@@ -186,6 +196,8 @@ def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], Sourc
     ``scan`` gives these stored columns of a table.
     """
     local = plan.bound.local
+    if isinstance(local, WholeQuery):
+        return local.sql({m.number: f"({_rows(plan.tables[m.table], m.columns, scan, None)})" for m in local.mentions})
     assert isinstance(local, LocalPlan)
     by_id = {t.state.table_id: t for t in plan.tables.values()}
     joined = [(by_id.pop(j.table_id), j) for j in local.joined]

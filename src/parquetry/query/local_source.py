@@ -153,12 +153,14 @@ def _has_fixed_width(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
 
 
-def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, list[Held]]) -> Source:
+def source_of(
+    t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, list[Held]], name: str
+) -> Source:
     """The stored rows of ``t`` in the columns ``names``, unmerged unless they lie in memory so; with the delta's place
     in time if they have to be merged.
 
-    ``pick`` allows row groups to be picked; ``hot`` holds all its rows in memory, by path. A column that a delta is too
-    old to have is null there.
+    ``pick`` allows row groups to be picked, which get a ``name``; ``hot`` holds all its rows in memory, by path. A
+    column that a delta is too old to have is null there.
     """
     ways = Ways() if hot else ways_to_read(t, names, pick=pick)
     files = [(place, d, f.path) for place, d in enumerate(t.deltas) for f in d.files if f.path in t.files]
@@ -181,10 +183,9 @@ def source_of(t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, h
         if whole := [store.url(p) for p in paths if p in ways.whole]:
             relations.append(_reading(whole))
         if groups := {p: ways.picked[p] for p in paths if p in ways.picked}:
-            name = f"__picked_{t.state.table_id}_{len(selects)}"
             stored = [n for n in names if n in had] or [t.state.schema.key[0]]
-            source.streams[name] = _picked(source, store, groups, stored)
-            relations.append(name)
+            relations.append(f"{name}_{len(selects)}")
+            source.streams[relations[-1]] = _picked(source, store, groups, stored)
         selects += [f"SELECT {', '.join(columns + ordered)} FROM {relation}" for relation in relations]
     if not selects:
         columns = [f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]

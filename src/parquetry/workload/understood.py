@@ -50,6 +50,7 @@ _COMPARED = (
 _ORDER = ("select", "from", "where", "group", "having", "order", "limit", "offset")
 _NO_COMMA = (",", "(", *_ORDER, "distinct", "by")
 """What no comma stands behind: our parser passes over some that Spark does not."""
+_SETS = ("union", "except", "minus", "intersect")
 _BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe)
 
 
@@ -64,23 +65,35 @@ def not_understood(words: Sequence[Lexeme]) -> str:
 
 
 def in_sparks_order(words: Sequence[Lexeme]) -> bool:
-    """Whether the clauses of a plain SELECT come in the one order that Spark takes, without a comma too many.
+    """Whether the clauses of every SELECT come in the one order that Spark takes, without a comma too many.
 
     >>> from parquetry.workload.lexemes import lexemes
     >>> [in_sparks_order(lexemes(f"SELECT k FROM t {x}")) for x in ("ORDER BY k LIMIT 1", "LIMIT 1 ORDER BY k")]
     [True, False]
     """
-    depth, found, before = 0, [], ""
+    before = ""
+    reached = [-1]  # the latest clause inside each parenthesis that is open
     for w in words:
         word = w.text.lower() if w.kind != QUOTED_NAME else ""
         clause = word in _ORDER and not (word == "from" and before == "distinct")
         if before == "," and (clause or word == ")") or word == "," and before in _NO_COMMA:
             return False
-        depth += (word == "(") - (word == ")")
-        if clause and depth == 0:
-            found.append(_ORDER.index(word))
+        if word == "(":
+            reached.append(-1)
+        elif word == ")":
+            reached.pop()
+        elif word in _SETS:
+            if reached[-1] >= _ORDER.index("order"):
+                return False
+            reached[-1] = -1
+        elif clause:
+            if _ORDER.index(word) <= reached[-1]:
+                return False
+            reached[-1] = _ORDER.index(word)
         before = word
-    return before != "," and found[:2] == [0, 1] and all(a < b for a, b in zip(found, found[1:], strict=False))
+        if not reached:
+            return False
+    return before != ","
 
 
 def not_bound(query: exp.Expr, sql: str, words: Sequence[Lexeme]) -> str:

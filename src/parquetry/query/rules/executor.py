@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from parquetry.errors import QueryError
-from parquetry.query.local_plan import LocalPlan
+from parquetry.query.local_plan import Refusal
 from parquetry.query.plan import Plan
 
 NAME = "local"
@@ -24,7 +24,7 @@ WORKER_FLOOR_S = 0.25  # what Python workers add to a Spark job, before they rea
 def choose_executor(plan: Plan) -> Plan:
     """The user's choice; else local whenever it can run the plan and is expected to be sooner done than Spark."""
     local = plan.bound.local
-    refused = "" if isinstance(local, LocalPlan) else local.reason
+    refused = local.reason if isinstance(local, Refusal) else ""
     if plan.wanted == "local" and refused:
         raise QueryError(f"the local executor cannot run this query: {refused}. Use executor 'auto' or 'spark'")
     if plan.wanted != "auto":

@@ -13,6 +13,7 @@ from parquetry.layouts.prune import Mask
 from parquetry.model.key_ranges import key_ranges
 from parquetry.model.layout import layout_from_json
 from parquetry.model.predicate import restrict
+from parquetry.query.compile.whole import WholeQuery
 from parquetry.query.local_plan import Refusal
 from parquetry.query.partials import PartialPlan, plan_in_parts
 from parquetry.query.plan import Plan, TablePlan
@@ -89,8 +90,8 @@ def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | 
     local = plan.bound.local
     if isinstance(local, Refusal):
         return local
-    if local.joined:
-        return Refusal("it joins tables")
+    if isinstance(local, WholeQuery) or local.joined:
+        return Refusal("it joins tables, or nests queries")
     (t,) = plan.tables.values()
     if t.stored:
         return Refusal("a view answers it")

@@ -154,7 +154,7 @@ def _over(plan: Plan, view: TableState, match: Match) -> Plan:
 
 def _rewritten(plan: Plan, match: Match) -> BoundQuery:
     local = plan_over_view(match, plan.bound.sql)
-    if isinstance(local, Refusal) and isinstance(plan.bound.local, LocalPlan):
+    if isinstance(local, Refusal) and not isinstance(plan.bound.local, Refusal):
         raise NoMatch(f"only Spark can read the answer from it: {local.reason}")
     names = _names(local, match.asked)
     if isinstance(local, LocalPlan):
