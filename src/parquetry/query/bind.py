@@ -107,7 +107,7 @@ def _bind(sql: str, query: exp.Query, words: Sequence[Lexeme], tables: Mapping[s
     elif not refs:
         local = Refusal("it reads no table")
     elif not in_sparks_order(words):
-        local = Refusal("its clauses are in another order than Spark's")
+        local = Refusal("its words or clauses are not in Spark's order")
     else:
         local = _plan_locally(sql, query, found.refs, tables)
     return BoundQuery(sql, refs, local, query, opaque, found.names)

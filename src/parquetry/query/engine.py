@@ -115,10 +115,10 @@ class Engine:
         with self.follower.query():
             snapshot = self.snapshots.take()
             asked = (sql, wanted, frozenset(off), wanted_splits)
-            before = None if anew else self._planned.get(asked, snapshot)
+            stopped = self._stopped.get(sql) if wanted == "auto" else None
+            before = None if anew or stopped else self._planned.get(asked, snapshot)
             plan = before and self._again(before)
             if plan is None:
-                stopped = self._stopped.get(sql) if wanted == "auto" else None
                 by = "spark" if stopped else wanted
                 plan = self._plan(snapshot, sql, by, frozenset(off), wanted_splits)
                 plan = plan.decide("executor", "spark", f"DuckDB stopped before: {stopped}") if stopped else plan

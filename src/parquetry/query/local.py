@@ -20,6 +20,7 @@ from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
 from parquetry.query.local_source import Source, measured, source_of
 from parquetry.query.plan import Plan, TablePlan
 from parquetry.query.prepared import Held, Prepared, run
+from parquetry.spark import machine_memory
 from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
 from parquetry.views.project import visible_columns, visible_rows
@@ -74,7 +75,8 @@ class LocalExecutor:
                 raise find_damage(plan, self._store) or StorageError(unreadable) from e
             if damage := find_damage(plan, self._store):
                 raise damage from e
-            if isinstance(local, WholeQuery) and plan.wanted == "auto":
+            full = isinstance(e, duckdb.OutOfMemoryException)
+            if plan.wanted == "auto" and (full or isinstance(local, WholeQuery)):
                 raise LeftToSpark(first) from e
             raise QueryError(f"the query failed: {first}") from e
         return table.rename_columns(local.schema.names).cast(local.schema), plan.read
@@ -172,7 +174,9 @@ class LocalExecutor:
 
         with self._lock:
             if threads not in self._connections:
-                connection = self._connections[threads] = duckdb.connect(config={"threads": threads})
+                # What does not fit is left to Spark, which spills; half of the memory is for Spark and its workers.
+                bound = {"memory_limit": f"{machine_memory() >> 21}MB", "temp_directory": ""}
+                connection = self._connections[threads] = duckdb.connect(config={"threads": threads, **bound})
                 # Data files never change once published, so their footers may be remembered.
                 connection.execute("SET GLOBAL parquet_metadata_cache = true")
                 connection.execute("SET GLOBAL TimeZone = 'UTC'")

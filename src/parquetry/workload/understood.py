@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from parquetry.workload.lexemes import NAME, QUOTED_NAME, Lexeme
+from parquetry.workload.lexemes import NAME, QUOTED_NAME, STRING, Lexeme
 from parquetry.workload.sql_text import read_otherwise
 
 _MODIFIERS = {"with_", "order", "limit", "offset"}
@@ -75,6 +75,8 @@ def in_sparks_order(words: Sequence[Lexeme]) -> bool:
     reached = [-1]  # the latest clause inside each parenthesis that is open
     for w in words:
         word = w.text.lower() if w.kind != QUOTED_NAME else ""
+        if before == "as" and w.kind == STRING:  # no name of Spark's, but of our parser's
+            return False
         clause = word in _ORDER and not (word == "from" and before == "distinct")
         if before == "," and (clause or word == ")") or word == "," and before in _NO_COMMA:
             return False

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from parquetry.model.types import arrow_type, is_nested
 from parquetry.query.compile import functions
 from parquetry.query.compile.decimals import (
     brought_to,
@@ -76,8 +75,6 @@ class ScopedExpressions(Expressions):
 
     def column(self, e: exp.Column) -> Typed:
         field = self.scope.find(e)
-        if is_nested(arrow_type(field.type)):
-            raise Refused(f"column {e.name} has the nested type {field.type}")
         self.context.use(field)
         return Typed(field.type, field.sql, e.name, frozenset([field.sql]))
 

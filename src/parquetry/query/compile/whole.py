@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from parquetry.model.schema import TableSchema
-from parquetry.model.types import arrow_type
+from parquetry.model.types import arrow_type, is_nested
 from parquetry.query.compile.decimals import brought_to, wider_type
 from parquetry.query.compile.expressions import Rows, ScopedExpressions
 from parquetry.query.compile.joins import joined
@@ -67,13 +67,15 @@ class _Cte:
 def compile_query(query: exp.Query, tables: Mapping[str, TableSchema], text: str) -> WholeQuery | Refusal:
     """The statement of a query, or the first reason why only Spark can answer it."""
     compiler = _Compiler({n.lower(): (n, s) for n, s in tables.items()}, text)
+    # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
+    compiler.named = text.count("+") == len(list(query.find_all(exp.Add))) if "+" in text else True
     try:
         rows = compiler.query(query, {}, None)
-        for f in rows.fields:
+        for i, f in enumerate(rows.fields, 1):
             if f.type == "void":
                 raise Refused("a column of NULL without a type")
             if f.name is None:
-                raise Refused("Spark's name for a column is not certain; give it an alias")
+                raise Refused(f"Spark's name for column {i} is not certain; give it an alias")
     except Refused as e:
         return Refusal(str(e))
     schema = pa.schema([pa.field(f.name, arrow_type(f.type)) for f in rows.fields])
@@ -88,12 +90,11 @@ class _Compiler:
     read: dict[int, tuple[str, TableSchema, set[str]]] = field(default_factory=dict)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     depth: int = 0
+    named: bool = True  # whether the parsed text tells how Spark names expressions
     env: dict[str, _Cte] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.text = self.sql.lower()
-        # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
-        self.named = True
 
     # -- what expressions ask ---------------------------------------------------------------------
 
@@ -101,6 +102,8 @@ class _Compiler:
         return self.query(query, self.env, around)
 
     def use(self, field: Field) -> None:
+        if field.type != "void" and is_nested(arrow_type(field.type)):
+            raise Refused(f"column {field.name} has the nested type {field.type}")
         if field.base is not None:
             self.read[field.base[0]][2].add(field.base[1])
 
