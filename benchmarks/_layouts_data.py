@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks._data import osm_like, tpch
-from parquetry.layouts.sampled import SampledTable
+from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import parquetry
 from benchmarks._harness import Goals, median, percentile
-from parquetry.layouts.prune import prune
-from parquetry.layouts.regions import Region, regions
+from parquetry.layouts.pruning.prune import prune
+from parquetry.layouts.pruning.regions import Region, regions
 from parquetry.model.box import Box, Interval
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.keys import block_prefix, encode_keys

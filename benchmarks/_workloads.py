@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from parquetry.model.box import Box, Interval
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
-from parquetry.model.workload import LoggedQuery
 
 
 @dataclass(frozen=True)

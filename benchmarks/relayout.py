@@ -28,7 +28,7 @@ from benchmarks._memory import DriverMemory
 from benchmarks._pruning import measure_pruning
 from benchmarks._report import save, table, verdicts
 from benchmarks._workloads import Setting, generate, perturb
-from parquetry.layouts.routing import with_blocks
+from parquetry.layouts.routing.spark_blocks import with_blocks
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.spark import session
 from parquetry.storage.frames import scan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parquetry.layouts.regions import regions
+from parquetry.layouts.pruning.regions import regions
 from parquetry.model.box import Box, Interval
 
 if TYPE_CHECKING:

@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks._workloads import Setting, as_box, as_logged, generate
-from parquetry.layouts.descriptors import BoxTable, describe
-from parquetry.layouts.extra import ExtraBlock, pick_extra_block, rows_inside
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.regions import RegionTable, regions
+from parquetry.layouts.learners.extra import ExtraBlock, pick_extra_block
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.pruning.descriptors import BoxTable, describe
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import learn
-from parquetry.layouts.route import route_numpy
+from parquetry.layouts.routing.extra_blocks import rows_of
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import LayoutSpec
-from parquetry.model.workload import LoggedQuery
+from parquetry.model.logged_query import LoggedQuery
 
 
 class Dataset:
@@ -114,8 +115,8 @@ def cost(
             found = scan(workload.data, query, layout.rows(match))
             read += normal
         else:
-            inside = rows_inside(workload.data.table, extra[chosen].box)
-            found = scan(workload.data, query, np.flatnonzero(inside))
+            (inside,) = rows_of(workload.data.table, [extra[chosen].box])
+            found = scan(workload.data, query, inside)
             read += extra[chosen].rows
         if found != truth:
             raise WrongAnswer(f"{layout.spec.learner}, seed {workload.seed}: {found} instead of {truth} for {box}")

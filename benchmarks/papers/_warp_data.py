@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks._data import CACHE, tpch
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import type_name
-from parquetry.model.workload import LoggedQuery
-from parquetry.query.workload import workload_of
+from parquetry.query.demands import workload_of
 
 TABLE = "denormalised"
 TEMPLATES = ("q3", "q5", "q6", "q8", "q10", "q12", "q14", "q19")

@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.papers._warp_data import TEMPLATES, logged, queries, schema_of
-from parquetry.layouts.codec import Numbers
-from parquetry.layouts.features import Evaluator, FeatureTable, bounds_of, columns_used, number_of, pack, truth
+from parquetry.layouts.coding.codec import Numbers
+from parquetry.layouts.coding.positions import Positions
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.warp import choose_features, cluster_counted, cut_clusters, learn_warp
 from parquetry.layouts.nested import Within, asked_of, boundaries_of, rows_by_range
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.positions import Positions
-from parquetry.layouts.route import route_numpy
-from parquetry.layouts.warp import choose_features, cluster_counted, cut_clusters, learn_warp
+from parquetry.layouts.pruning.features import Evaluator, FeatureTable, bounds_of, columns_used, number_of, pack, truth
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import Feature, FeatureLayout, NestedLayout, ranges_between
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Or, Predicate
-from parquetry.model.workload import LoggedQuery
 
 FILTERED = (
     *("l_shipdate", "l_commitdate", "l_receiptdate", "o_orderdate", "l_quantity", "l_discount", "l_shipmode"),

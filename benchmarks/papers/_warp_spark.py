@@ -20,16 +20,16 @@ import pyarrow as pa
 from benchmarks._harness import interleaved, median
 from benchmarks.papers._warp_data import REGIONS, SEGMENTS, TABLE, TEMPLATES, logged, queries, schema_of
 from benchmarks.papers._warp_measure import FILTERED, MONTHS
-from parquetry.layouts.features import Evaluator, items_of, number_of, pack
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.warp import choose_features, cluster_counted, cut_clusters
 from parquetry.layouts.nested import boundaries_of, rows_by_range
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.routing import with_blocks
-from parquetry.layouts.subsume import implies
-from parquetry.layouts.warp import choose_features, cluster_counted, cut_clusters
+from parquetry.layouts.pruning.features import Evaluator, items_of, number_of, pack
+from parquetry.layouts.pruning.subsume import implies
+from parquetry.layouts.routing.spark_blocks import with_blocks
 from parquetry.model.layout import Feature, FeatureLayout, NestedLayout
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import Opaque
 from parquetry.model.schema import TableSchema
-from parquetry.model.workload import LoggedQuery
 from parquetry.storage.merge import BLOCK
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from benchmarks._report import Check, save, table, verdicts
 from benchmarks._workloads import Setting
 from benchmarks.papers._draw import bars, layouts, lines
 from benchmarks.papers._measure import BY_NAME, METHODS, Dataset, Layout, Workload, compare, cost, make
-from parquetry.layouts.extra import choose_extra_blocks
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.extra import choose_extra_blocks
+from parquetry.layouts.learners.options import LearnOptions
 
 Rows = list[dict[str, Any]]
 DEFAULT = Setting()

@@ -26,14 +26,14 @@ from benchmarks._denormalised import COLUMNS, denormalised, templates
 from benchmarks._harness import Goals
 from benchmarks._report import save, table, verdicts
 from benchmarks.papers._measure import WrongAnswer
-from parquetry.layouts.allocation import FANOUT, allocations
-from parquetry.layouts.grow import CutAt, Part, grow, median_cut
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.regions import RegionTable, regions
+from parquetry.layouts.learners.allocation import FANOUT, allocations
+from parquetry.layouts.learners.grow import CutAt, Part, grow, median_cut
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.sample import encode
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import learn
 from parquetry.layouts.replicas import learn_replicas
-from parquetry.layouts.route import route_numpy
-from parquetry.layouts.sample import encode
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import Cut, Leaf, TreeLayout, children
 from parquetry.model.predicate import And, OneOf, Or, Predicate, Range
 from parquetry.workload.boxes import to_boxes

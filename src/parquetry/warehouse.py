@@ -21,7 +21,6 @@ from parquetry.folder import data_root, local_folder, open_folder
 from parquetry.ingest.ingest import Ingested, ingest, ingestable
 from parquetry.ingest.sources import check_source
 from parquetry.ingest.stream import start_stream
-from parquetry.maintain.advice import Advice
 from parquetry.maintain.advise import advise
 from parquetry.maintain.compare import PAYS_BACK_WITHIN, SAMPLE_ROWS, AdviseOptions
 from parquetry.maintain.failures import Failed, Left
@@ -33,6 +32,7 @@ from parquetry.maintain.run import Maintainer
 from parquetry.maintain.statements import create_view, perform
 from parquetry.maintain.tune import set_profile, tune
 from parquetry.maintain.vacuum import Vacuumed, vacuum
+from parquetry.maintain.verdict import Advice
 from parquetry.maintain.verify import Problem, verify
 from parquetry.maintain.what_if import Checked, WhatIf, check, what_if
 from parquetry.model.profile import Profile
@@ -40,15 +40,15 @@ from parquetry.model.retention import Retention
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.progress import Listener, watch_tasks
+from parquetry.query.demands import Imported, asked_queries, import_queries, logged_workload, part_of_query
 from parquetry.query.engine import Engine
 from parquetry.query.explain import Explanation
 from parquetry.query.picture import draw_table
 from parquetry.query.result import Result, Told
-from parquetry.query.workload import Imported, asked_queries, import_queries, logged_workload, part_of_query
 from parquetry.storage.store import Store
+from parquetry.views.lattice import Suggested
 from parquetry.views.statements import parse_statement
-from parquetry.views.suggest import Suggested
-from parquetry.views.suggested import suggested_views
+from parquetry.views.suggest import suggested_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
+from parquetry.query.compile.plain_select import LocalPlan, Refusal
 from parquetry.query.engine import RULES
-from parquetry.query.local_plan import LocalPlan, Refusal
 from parquetry.query.result import Result
 from parquetry.warehouse import Warehouse
 from tests.differential.golden import QUERIES

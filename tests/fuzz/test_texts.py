@@ -13,9 +13,9 @@ import pytest
 import parquetry
 from parquetry.catalog.definitions import schema_of
 from parquetry.model.schema import Column, TableSchema
-from parquetry.query.bind import bind
+from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.engine import RULES
-from parquetry.query.local_plan import Refusal
+from parquetry.query.planning.bind import bind
 from parquetry.warehouse import Warehouse
 from tests.differential.fed import KEYED
 from tests.differential.golden import QUERIES

@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.layouts.descriptors import BoxTable, describe
-from parquetry.layouts.extra import choose_extra_blocks, pick_extra_block, rows_inside
-from parquetry.layouts.kdtree import learn_kdtree
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.extra import choose_extra_blocks, pick_extra_block
+from parquetry.layouts.learners.kdtree import learn_kdtree
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.pruning.descriptors import BoxTable, describe
+from parquetry.layouts.routing.extra_blocks import rows_of
 from parquetry.model.box import Box, Interval
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
-from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 from tests.layouts.random_layouts import POOLS, random_predicate, random_table, satisfies
 
@@ -56,7 +57,7 @@ def test_extra_blocks_stay_within_the_budget_and_are_used_only_where_they_help()
     assert chosen
     assert sum(e.rows for e in chosen) <= 1000
     for e in chosen:
-        assert rows_inside(table, e.box).sum() <= e.rows
+        assert len(rows_of(table, [e.box])[0]) <= e.rows
     inner = [Box({"x": Interval(*_shrunk(chosen[0].box, "x")), "y": Interval(*_shrunk(chosen[0].box, "y"))})]
     assert pick_extra_block(chosen, inner, normal_rows=5000) == 0
     assert pick_extra_block(chosen, inner, normal_rows=chosen[0].rows) is None

@@ -8,8 +8,8 @@ from parquetry.layouts.draw import draw_svg
 from parquetry.layouts.draw_features import feature_lines
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import Cluster, Cut, Feature, FeatureLayout, Groups, Leaf, NestedLayout, TreeLayout
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import ANYTHING, And, Opaque, Range
-from parquetry.model.workload import LoggedQuery
 
 HOLE = Box({"x": Interval(10, 20), "y": Interval(10, 20)})
 SPEC = TreeLayout("paw", ("x", "y"), (Cut("x", "<", 50, 1, 4), Groups((HOLE,), (2,), 3), Leaf(0), Leaf(1), Leaf(2)))

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from parquetry.errors import ParquetryError, SchemaError, UnknownColumn
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.regions import RegionTable, regions
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import LEARNERS, learn
-from parquetry.layouts.route import route_numpy
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
-from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 from tests.layouts.random_layouts import POOLS, random_predicate, random_table, satisfies
 

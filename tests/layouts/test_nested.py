@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.errors import SchemaError
+from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.nested import Within, asked_of, boundaries_of, end_of, extend_nested, learn_nested
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.regions import RegionTable, regions
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import LEARNERS
-from parquetry.layouts.route import route_numpy, route_spark
+from parquetry.layouts.routing.route import route_numpy, route_spark
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import CurveLayout, FeatureLayout, Leaf, NestedLayout, TreeLayout, layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
 from parquetry.model.values import order_key
-from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 from tests.layouts.random_layouts import POOLS, random_predicate, random_table, random_tree, satisfies, walk
 

@@ -8,18 +8,18 @@ import pyarrow as pa
 import pytest
 
 from parquetry.errors import SchemaError
-from parquetry.layouts.grow import GroupsAt, root
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.paw import learn_paw, split_by_groups
-from parquetry.layouts.qdtree import learn_qdtree
-from parquetry.layouts.regions import RegionTable, regions
-from parquetry.layouts.route import route_numpy
-from parquetry.layouts.sample import encode
-from parquetry.layouts.variance import bottleneck_matching
+from parquetry.layouts.learners.grow import GroupsAt, root
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.paw import learn_paw, split_by_groups
+from parquetry.layouts.learners.qdtree import learn_qdtree
+from parquetry.layouts.learners.sample import encode
+from parquetry.layouts.learners.variance import bottleneck_matching
+from parquetry.layouts.pruning.regions import RegionTable, regions
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import Cut, Groups, TreeLayout
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, OneOf, Predicate, Range
-from parquetry.model.workload import LoggedQuery
 
 RNG = np.random.default_rng(3)
 SQUARE = pa.table({"x": RNG.uniform(0, 100, 20_000), "y": RNG.uniform(0, 100, 20_000)})

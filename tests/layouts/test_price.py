@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.layouts.cells import with_cells
-from parquetry.layouts.column_bytes import ColumnBytes
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.price import Asked, cut_row_groups, simulate
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.pricing.column_bytes import ColumnBytes
+from parquetry.layouts.pricing.price import Asked, cut_row_groups, simulate
+from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.layouts.registry import learn
-from parquetry.layouts.route import route_numpy
-from parquetry.layouts.sampled import SampledTable
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import LayoutSpec
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
-from parquetry.model.workload import LoggedQuery
 from parquetry.storage.checked_file import CheckedFile, footer_of
 from parquetry.storage.merge import BLOCK
 from parquetry.storage.store import Store

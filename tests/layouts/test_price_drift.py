@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.layouts.drift import SCENARIOS, Scenario, vary
-from parquetry.layouts.price import Asked
-from parquetry.layouts.sampled import SampledTable
+from parquetry.layouts.pricing.drift import SCENARIOS, Scenario, vary
+from parquetry.layouts.pricing.price import Asked
+from parquetry.layouts.pricing.priced_sample import SampledTable
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Anything, IsNull, OneOf, Or, Predicate, Range
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
-from parquetry.model.workload import LoggedQuery
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.layouts.prune import prune
+from parquetry.layouts.pruning.prune import prune
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.model.schema import Column, TableSchema

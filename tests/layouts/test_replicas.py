@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from parquetry.errors import SchemaError
-from parquetry.layouts.allocation import allocations
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.allocation import allocations
+from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.replicas import learn_replicas, replicas_from_json, replicas_to_json
 from tests.layouts.test_robust import columns
 

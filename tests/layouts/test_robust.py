@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.errors import SchemaError, UnknownColumn
-from parquetry.layouts.allocation import FANOUT, Allocation, allocations
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.regions import RegionTable, regions
+from parquetry.layouts.learners.allocation import FANOUT, Allocation, allocations
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import learn
-from parquetry.layouts.route import route_numpy
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import Cut, Leaf, TreeLayout, layout_from_json
 from tests.layouts.random_layouts import POOLS, random_table

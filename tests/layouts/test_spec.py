@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from parquetry.errors import SchemaError
-from parquetry.layouts.regions import Region, RegionTable, regions
-from parquetry.layouts.route import route_numpy, route_spark, route_sql
+from parquetry.layouts.pruning.regions import Region, RegionTable, regions
+from parquetry.layouts.routing.route import route_numpy, route_spark, route_sql
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import (
     Cluster,

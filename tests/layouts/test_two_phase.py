@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from parquetry.errors import SchemaError, UnknownColumn
-from parquetry.layouts.allocation import allocations
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.allocation import allocations
+from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.registry import learn
-from parquetry.layouts.route import route_numpy
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import Cut, TreeLayout, children
 from tests.layouts.test_robust import columns
 

@@ -14,20 +14,20 @@ import pytest
 from sqlglot import exp
 
 from parquetry.errors import SchemaError
-from parquetry.layouts.cluster import cluster
-from parquetry.layouts.features import Evaluator, FeatureTable, items_of, number_of, pack
-from parquetry.layouts.mining import mine
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.cluster import cluster
+from parquetry.layouts.learners.mining import mine
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.warp import cluster_counted, learn_warp
+from parquetry.layouts.pruning.features import Evaluator, FeatureTable, items_of, number_of, pack
+from parquetry.layouts.pruning.subsume import implies
 from parquetry.layouts.registry import learn
-from parquetry.layouts.route import route_numpy
-from parquetry.layouts.subsume import implies
-from parquetry.layouts.warp import cluster_counted, learn_warp
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import Cluster, Feature, FeatureLayout, layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import ANYTHING, And, Anything, IsNull, Nothing, NotNull, OneOf, Opaque, Or, Range
 from parquetry.model.schema import Column, TableSchema
-from parquetry.model.workload import LoggedQuery
-from parquetry.query.bind import bind
-from parquetry.query.workload import workload_of
+from parquetry.query.demands import workload_of
+from parquetry.query.planning.bind import bind
 from tests.layouts.random_layouts import POOLS, random_predicate, random_table, satisfies
 
 BUY = OneOf("event", frozenset(["buy"]))

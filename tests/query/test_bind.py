@@ -10,7 +10,7 @@ from parquetry.errors import QueryError, UnknownColumn, UnknownTable
 from parquetry.model.predicate import ANYTHING, OneOf, Range
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import parse_columns
-from parquetry.query.bind import bind
+from parquetry.query.planning.bind import bind
 from tests.workload.test_predicates import shown
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from parquetry.query.bind import bind
+from parquetry.query.planning.bind import bind
 from tests.query.test_bind import TABLES, cases
 from tests.workload.conditions import satisfies
 

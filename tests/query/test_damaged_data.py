@@ -14,7 +14,7 @@ import pytest
 
 import parquetry
 from parquetry.errors import ParquetryError
-from parquetry.query import local_source
+from parquetry.query.local import reader as local_source
 from parquetry.storage.cache import METADATA
 from tests.views.without_spark import ingest, publish
 

@@ -14,7 +14,7 @@ import pytest
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError
 from parquetry.query import log
-from parquetry.query.plan import Plan
+from parquetry.query.planning.plan import Plan
 
 STATS = {"executor": "local", "qt": 1, "elapsed_ms": 1.0, "plan_ms": 0.5, "rows_out": 1, "bytes_read": 9}
 

@@ -10,9 +10,9 @@ import pytest
 
 from parquetry.errors import ParquetryError, QueryError
 from parquetry.model.predicate import Anything, OneOf
-from parquetry.query.bind import BoundQuery, bind
-from parquetry.query.local_plan import LocalPlan
-from parquetry.query.workload import shape_of, split_statements
+from parquetry.query.compile.plain_select import LocalPlan
+from parquetry.query.demands import shape_of, split_statements
+from parquetry.query.planning.bind import BoundQuery, bind
 from parquetry.workload.lexemes import lexemes
 from tests.query.test_bind import TABLES, cases, table
 
@@ -125,7 +125,7 @@ def test_plain_texts_stay_local(sql: str) -> None:
 
 
 def test_broken_lines_of_a_workload_file_are_left_out_and_the_others_kept(tmp_path: Path) -> None:
-    from parquetry.query.workload import asked_in_file
+    from parquetry.query.demands import asked_in_file
 
     lines = ["SELECT count() FROM t", "SELECT MAP(DISTINCT k) FROM t", "SELECT {# FROM t", "SELECT reflect('a') FROM t"]
     (tmp_path / "w.sql").write_text(";\n".join([*lines, "SELECT k FROM t WHERE k = 1", "SELECT 'open FROM t"]))

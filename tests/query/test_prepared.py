@@ -7,8 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from parquetry.query import prepared
-from parquetry.query.prepared import Held, Prepared, run
+from parquetry.query.local import prepared
+from parquetry.query.local.prepared import Held, Prepared, run
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_a_relation_that_only_spark_sees_is_read_whole(
     wh: parquetry.Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second lock: should the binder miss a mention, Spark's own parser does not."""
-    from parquetry.query import references
+    from parquetry.query.sql import references
 
     missed = references.Counter
     monkeypatch.setattr(references, "Counter", lambda names: missed(list(names)[1:]))

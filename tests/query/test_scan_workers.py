@@ -93,7 +93,7 @@ def test_answers_equal_the_unsplit_scan(wh: parquetry.Warehouse, table: str, que
 @pytest.mark.parametrize("table", ["append", "upsert", "aggregate", "laid"])
 def test_every_stored_row_is_in_one_split_and_equal_keys_in_the_same(wh: parquetry.Warehouse, table: str) -> None:
     """Counted worker by worker, in this process."""
-    from parquetry.query.scan_workers import job_of, scan_split
+    from parquetry.query.spark.scan_workers import job_of, scan_split
 
     plan = wh.sql(f"SELECT k1, k2, count(*) AS n FROM {table} GROUP BY k1, k2", splits=23).plan
     assert plan.scan is not None

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parquetry.layouts.route import route_numpy
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.layout import Cut, Leaf, TreeLayout
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
-from parquetry.query.split_rows import StoredTable, rows_of
+from parquetry.query.spark.split_rows import StoredTable, rows_of
 from parquetry.splits.assignment import assign, assign_by_delta
 from parquetry.splits.boundary import shorten_columns
 from parquetry.splits.delta_index import DeltaIndex

@@ -13,7 +13,7 @@ import pytest
 
 import parquetry
 from parquetry.model.state import ReplaceDeltas
-from parquetry.query import hot_files
+from parquetry.query.local import held_rows as hot_files
 from parquetry.warehouse import Warehouse
 from tests.views.without_spark import ingest, publish, write
 

@@ -16,14 +16,15 @@ import pytest
 
 import parquetry
 from parquetry.errors import SchemaError
-from parquetry.layouts.extra import choose_extra_blocks, extra_blocks_of, rows_inside
-from parquetry.layouts.kdtree import learn_kdtree
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.extra import choose_extra_blocks
+from parquetry.layouts.learners.kdtree import learn_kdtree
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.routing.extra_blocks import extra_blocks_of, rows_of
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import EXTRA_BASE, layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
-from parquetry.model.workload import LoggedQuery
 from parquetry.query.engine import RULES
 from parquetry.query.rules.extra import NAME
 from tests.layouts.random_layouts import POOLS, random_interval, random_table, random_tree
@@ -245,7 +246,7 @@ def test_regions_are_chosen_within_the_budget_and_the_number() -> None:
     spec = learn_kdtree(table, logged, options)
     chosen = choose_extra_blocks(spec, table, logged, options, budget_rows=1500)
     assert sum(e.rows for e in chosen) <= 1500
-    assert all(e.rows == max(100, rows_inside(table, e.box).sum()) for e in chosen)
+    assert all(e.rows == max(100, len(rows_of(table, [e.box])[0])) for e in chosen)
     assert len(chosen) > 3
     assert choose_extra_blocks(spec, table, logged, options, budget_rows=1500, most=3) == chosen[:3]
     assert choose_extra_blocks(spec, table, [], options, budget_rows=1500) == ()

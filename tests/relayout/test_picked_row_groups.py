@@ -12,8 +12,9 @@ import pytest
 
 import parquetry
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.query import hot_files, local_source
-from parquetry.query.local_source import NAME
+from parquetry.query.local import held_rows as hot_files
+from parquetry.query.local import reader as local_source
+from parquetry.query.local.reader import NAME
 
 ROWS = 20_000
 HOT = "SELECT count(*) AS n, sum(v) AS v FROM t WHERE a BETWEEN 400 AND 430 AND b BETWEEN 400 AND 430"

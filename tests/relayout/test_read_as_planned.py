@@ -13,8 +13,9 @@ import pytest
 
 import parquetry
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.query import hot_files, local_source
-from parquetry.query.local_source import BEYOND_PLAN, NAME
+from parquetry.query.local import held_rows as hot_files
+from parquetry.query.local import reader as local_source
+from parquetry.query.local.reader import BEYOND_PLAN, NAME
 
 ROWS = 60_000
 WINDOWS = [(a, b, w) for w in (8.0, 25.0, 55.0) for a in (-40.0, 5.0, 35.0) for b in (-30.0, 10.0)]

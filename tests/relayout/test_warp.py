@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 import pytest
 
 import parquetry
-from parquetry.layouts.features import Evaluator, number_of, pack
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.route import route_numpy, route_spark
-from parquetry.layouts.routing import count_vectors
-from parquetry.layouts.warp import learn_warp
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.warp import learn_warp
+from parquetry.layouts.pruning.features import Evaluator, number_of, pack
+from parquetry.layouts.routing.route import route_numpy, route_spark
+from parquetry.layouts.routing.spark_blocks import count_vectors
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import FeatureLayout, layout_from_json
 from parquetry.model.state import PublishLayout
+from parquetry.query.demands import workload_of
 from parquetry.query.engine import RULES
-from parquetry.query.workload import workload_of
 from tests.layouts.test_warp import SCHEMA, with_opaque
 from tests.templates import Templates
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.query.local_plan import LocalPlan
+from parquetry.query.compile.plain_select import LocalPlan
 from parquetry.warehouse import Warehouse
 from tests.views.random_views import DDL, random_query, random_view, rows
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.query.local_plan import LocalPlan
+from parquetry.query.compile.plain_select import LocalPlan
 from parquetry.warehouse import Warehouse
 from tests.views import joined_views as joined
 from tests.views import without_spark

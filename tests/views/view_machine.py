@@ -15,7 +15,7 @@ import pyarrow as pa
 import parquetry
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.freshness import ready
-from parquetry.query.local_plan import LocalPlan
+from parquetry.query.compile.plain_select import LocalPlan
 from parquetry.warehouse import Warehouse
 from tests.views.machine_views import KINDS, MERGES, MODELS, view_of
 from tests.views.random_views import DDL, rows

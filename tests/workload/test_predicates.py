@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
-from parquetry.query.duck_sql import Expressions, RowSource
-from parquetry.query.typed import Refused
+from parquetry.query.compile.plain_expressions import Expressions, RowSource
+from parquetry.query.compile.typed import Refused
 from parquetry.workload.predicates import predicate
 from parquetry.workload.sql_text import SparkText
 from tests.query.sample_table import SCHEMA, sample_rows

@@ -12,7 +12,7 @@ from parquetry.cli.output import counted, print_json, print_table, size
 from parquetry.cli.progress import shown
 
 if TYPE_CHECKING:
-    from parquetry.maintain.advice import Advice, Measured
+    from parquetry.maintain.verdict import Advice, Measured
     from parquetry.maintain.what_if import Checked
 
 verbs = typer.Typer()

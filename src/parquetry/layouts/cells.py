@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from parquetry.layouts.grow import CutAt, Part, Split, grow, median_cut, spread
-from parquetry.layouts.options import LearnOptions
+from parquetry.layouts.learners.grow import CutAt, Part, Split, grow, median_cut, spread
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.sample import encode
+from parquetry.layouts.learners.warp import cut_clusters
 from parquetry.layouts.registry import learn
-from parquetry.layouts.route import route_numpy
-from parquetry.layouts.sample import encode
-from parquetry.layouts.warp import cut_clusters
+from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import (
     CurveLayout,
     Cut,
@@ -29,7 +29,7 @@ from parquetry.model.layout import (
     Node,
     TreeLayout,
 )
-from parquetry.model.workload import LoggedQuery
+from parquetry.model.logged_query import LoggedQuery
 
 _LEAST_SAMPLE = 16  # rows of the sample that a cell needs to be worth a cut
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from parquetry.layouts.draw_features import feature_lines, panel, panel_height
-from parquetry.layouts.features import FeatureTable
-from parquetry.layouts.regions import Region, RegionTable, regions
+from parquetry.layouts.pruning.features import FeatureTable
+from parquetry.layouts.pruning.regions import Region, RegionTable, regions
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import LayoutSpec
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.values import order_key
-from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 
 _SIZE, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 110, 60, 30, 70

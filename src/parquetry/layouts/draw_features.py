@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from parquetry.layouts.features import items_of
-from parquetry.layouts.subsume import implies
+from parquetry.layouts.pruning.features import items_of
+from parquetry.layouts.pruning.subsume import implies
 from parquetry.model.layout import Feature, FeatureLayout, LayoutSpec, NestedLayout
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import Anything, Opaque, text_of
-from parquetry.model.workload import LoggedQuery
 
 _LINE, _BAR, _MOST_LETTERS, _MOST_FEATURES = 20, 60, 95, 40
 _NOTES = (

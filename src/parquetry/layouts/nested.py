@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from parquetry.errors import SchemaError
 from parquetry.layouts.cells import with_cells
-from parquetry.layouts.codec import Numbers
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.positions import Positions
+from parquetry.layouts.coding.codec import Numbers
+from parquetry.layouts.coding.positions import Positions
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.sample import encode
 from parquetry.layouts.registry import learn
-from parquetry.layouts.sample import encode
 from parquetry.model.box import EVERYTHING, Interval
 from parquetry.model.layout import LayoutSpec, NestedLayout, ranges_between
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.values import value_from_json, value_to_json
-from parquetry.model.workload import LoggedQuery
 from parquetry.workload.boxes import to_boxes
 
 UNITS = ("year", "month", "day")

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from parquetry.errors import SchemaError
-from parquetry.layouts.hilbert import learn_hilbert
-from parquetry.layouts.kdtree import learn_kdtree
-from parquetry.layouts.key import learn_key
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.paw import learn_paw
-from parquetry.layouts.qdtree import learn_qdtree
-from parquetry.layouts.range import learn_range
-from parquetry.layouts.robust import learn_robust
-from parquetry.layouts.two_phase import learn_two_phase
-from parquetry.layouts.warp import learn_warp
-from parquetry.layouts.zorder import learn_zorder
+from parquetry.layouts.learners.hilbert import learn_hilbert
+from parquetry.layouts.learners.kdtree import learn_kdtree
+from parquetry.layouts.learners.key import learn_key
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.paw import learn_paw
+from parquetry.layouts.learners.qdtree import learn_qdtree
+from parquetry.layouts.learners.range import learn_range
+from parquetry.layouts.learners.robust import learn_robust
+from parquetry.layouts.learners.two_phase import learn_two_phase
+from parquetry.layouts.learners.warp import learn_warp
+from parquetry.layouts.learners.zorder import learn_zorder
 from parquetry.model.layout import LayoutSpec
-from parquetry.model.workload import LoggedQuery
+from parquetry.model.logged_query import LoggedQuery
 
 Learn = Callable[[pa.Table, Sequence[LoggedQuery], LearnOptions], LayoutSpec]
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import SchemaError
-from parquetry.layouts.options import LearnOptions
-from parquetry.layouts.robust import encode_data, learn_robust
-from parquetry.layouts.sample import Sample
+from parquetry.layouts.learners.options import LearnOptions
+from parquetry.layouts.learners.robust import encode_data, learn_robust
+from parquetry.layouts.learners.sample import Sample
 from parquetry.model.layout import TreeLayout, layout_from_json
 
 FORMAT = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.layouts.routing.spark_blocks import blocks_of, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
 from parquetry.storage.delta_writer import Written, write_delta

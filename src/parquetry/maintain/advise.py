@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from parquetry.layouts.column_bytes import ColumnBytes, stored_column_bytes
-from parquetry.layouts.price import Asked, PricedLayout
-from parquetry.layouts.sampled import SampledTable
-from parquetry.maintain.advice import KEEP, Advice
+from parquetry.layouts.pricing.column_bytes import ColumnBytes, stored_column_bytes
+from parquetry.layouts.pricing.price import Asked, PricedLayout
+from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.maintain.candidates import Candidate, candidates_of
 from parquetry.maintain.compare import AdviseOptions, Phase, compare, cuttable, filtered_columns, rows_of
 from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, draw_sample, ranges_of
+from parquetry.maintain.verdict import KEEP, Advice
 from parquetry.model.predicate import Nothing
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from parquetry.errors import ParquetryError, SchemaError
-from parquetry.layouts.column_bytes import ColumnBytes
-from parquetry.layouts.drift import SCENARIOS, vary
-from parquetry.layouts.price import Asked, PricedLayout, simulate
-from parquetry.layouts.sampled import SampledTable
-from parquetry.maintain.advice import (
+from parquetry.layouts.pricing.column_bytes import ColumnBytes
+from parquetry.layouts.pricing.drift import SCENARIOS, vary
+from parquetry.layouts.pricing.price import Asked, PricedLayout, simulate
+from parquetry.layouts.pricing.priced_sample import SampledTable
+from parquetry.maintain.candidates import Candidate, candidates_of
+from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, learn_from_sample
+from parquetry.maintain.verdict import (
     KEEP,
     RELAYOUT,
     Advice,
@@ -24,8 +26,6 @@ from parquetry.maintain.advice import (
     rank,
     reason_for,
 )
-from parquetry.maintain.candidates import Candidate, candidates_of
-from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, learn_from_sample
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.predicate import columns_of
 from parquetry.model.state import TableState

@@ -15,9 +15,9 @@ from parquetry.errors import ParquetryError
 from parquetry.layouts.nested import end_of, extend_nested
 from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import TableState
 from parquetry.model.types import is_nested
-from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.index_reader import open_index
 from parquetry.storage.spark_text import literal

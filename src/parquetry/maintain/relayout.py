@@ -19,19 +19,19 @@ from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import SchemaError
 from parquetry.layouts.cells import with_cells
-from parquetry.layouts.extra import choose_extra_blocks
+from parquetry.layouts.learners.extra import choose_extra_blocks
+from parquetry.layouts.learners.options import CountVectors, LearnOptions
 from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
-from parquetry.layouts.options import CountVectors, LearnOptions
 from parquetry.layouts.registry import learn, named
-from parquetry.layouts.routing import blocks_of, count_vectors
+from parquetry.layouts.routing.spark_blocks import blocks_of, count_vectors
 from parquetry.layouts.write import merge_deltas
 from parquetry.model.freshness import runs
 from parquetry.model.layout import LayoutSpec
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.types import is_nested
-from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
 from parquetry.storage.spark_text import quote

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parquetry.catalog import Catalog
-from parquetry.layouts.price import Asked
-from parquetry.maintain.advice import Advice
+from parquetry.layouts.pricing.price import Asked
 from parquetry.maintain.advise import advise, winning_options
 from parquetry.maintain.compare import SAMPLE_ROWS, AdviseOptions, blocks_in, learner_of, rows_of
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
+from parquetry.maintain.verdict import Advice
 from parquetry.model.layout import layout_from_json
 from parquetry.model.state import State
 from parquetry.storage.store import Store

@@ -24,8 +24,8 @@ from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, layout_c
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
-from parquetry.model.workload import LoggedQuery
 from parquetry.storage.frames import scan
 from parquetry.storage.kept import keep_files
 from parquetry.storage.snapshot_index import open_snapshot

@@ -10,15 +10,15 @@ import numpy as np
 
 from parquetry.catalog import Catalog
 from parquetry.errors import QueryError
-from parquetry.layouts.column_bytes import stored_column_bytes
-from parquetry.layouts.price import Asked, Price, simulate
+from parquetry.layouts.pricing.column_bytes import stored_column_bytes
+from parquetry.layouts.pricing.price import Asked, Price, simulate
 from parquetry.maintain.advise import sample_for, stored_layout
 from parquetry.maintain.candidates import Candidate
 from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns
 from parquetry.maintain.relayout import RelayoutOptions, learn_from_sample
 from parquetry.model.layout import layout_from_json
 from parquetry.model.state import State, TableState
-from parquetry.query.workload import Ran, ran_since
+from parquetry.query.demands import Ran, ran_since
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:

@@ -16,24 +16,24 @@ import pyarrow as pa
 
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, QueryError
-from parquetry.layouts.prune import PROOFS
+from parquetry.layouts.pruning.prune import PROOFS
 from parquetry.model.freshness import candidate, ready
-from parquetry.query.bind import BoundQuery, TableRef
 from parquetry.query.explain import Explanation, matching_rows_query
-from parquetry.query.follow import Follower
-from parquetry.query.hot_files import NAME as HOLD_ROWS
-from parquetry.query.local import PUSH_KEY_FILTER, LeftToSpark, LocalExecutor
-from parquetry.query.local_source import BEYOND_PLAN
-from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
+from parquetry.query.local.executor import PUSH_KEY_FILTER, LeftToSpark, LocalExecutor
+from parquetry.query.local.held_rows import NAME as HOLD_ROWS
+from parquetry.query.local.reader import BEYOND_PLAN
+from parquetry.query.local.reader import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
-from parquetry.query.on_spark import SparkExecutor, lives
-from parquetry.query.plan import Plan, TablePlan
-from parquetry.query.planned import Planned
+from parquetry.query.memory.follower import Follower
+from parquetry.query.memory.plan_cache import Planned
+from parquetry.query.planning.bind import BoundQuery, TableRef
+from parquetry.query.planning.plan import Plan, TablePlan
+from parquetry.query.planning.snapshots import Snapshot, Snapshots
 from parquetry.query.result import Result
 from parquetry.query.rules import executor, extra, merge, splits, views
 from parquetry.query.rules.prune import explain_filters, prune_tables, rule_name
-from parquetry.query.scan_workers import ScanWorkers
-from parquetry.query.snapshot import Snapshot, Snapshots
+from parquetry.query.spark.executor import SparkExecutor, lives
+from parquetry.query.spark.scan_workers import ScanWorkers
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 

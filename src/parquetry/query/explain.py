@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from parquetry.query.local import columns_read
-from parquetry.query.local_source import NAME as PICK_ROW_GROUPS
-from parquetry.query.local_source import ways_to_read
-from parquetry.query.plan import Decision, Plan
+from parquetry.query.local.executor import columns_read
+from parquetry.query.local.reader import NAME as PICK_ROW_GROUPS
+from parquetry.query.local.reader import ways_to_read
+from parquetry.query.planning.plan import Decision, Plan
 from parquetry.workload.sql_text import parse_query
 
 

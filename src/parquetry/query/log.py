@@ -9,8 +9,8 @@ from typing import Any
 
 from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import CatalogError
-from parquetry.query.plan import Plan
-from parquetry.query.workload import shape_of
+from parquetry.query.demands import shape_of
+from parquetry.query.planning.plan import Plan
 
 _FLUSH_ROWS = 256  # to write few takes as long as to write many
 _FLUSH_S = 2.0

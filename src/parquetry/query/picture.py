@@ -12,11 +12,11 @@ from parquetry.layouts.draw import draw_svg
 from parquetry.layouts.draw_features import feature_lines
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import layout_from_json
+from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import TableState
 from parquetry.model.types import is_nested
-from parquetry.model.workload import LoggedQuery
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquetry.errors import QueryError
-from parquetry.query.snapshot import Snapshot
+from parquetry.query.planning.snapshots import Snapshot
 
 if TYPE_CHECKING:
     import pandas
     from pyspark.sql import DataFrame
 
-    from parquetry.query.plan import Plan
+    from parquetry.query.planning.plan import Plan
 
 
 class Result:

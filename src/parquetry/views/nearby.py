@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.layouts.prune import prune
+from parquetry.layouts.pruning.prune import prune
 from parquetry.model.delta import Delta
 from parquetry.model.predicate import And, Range
 from parquetry.model.state import TableState

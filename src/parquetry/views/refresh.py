@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, StorageError
-from parquetry.layouts.routing import blocks_of, descriptor_of, with_blocks
+from parquetry.layouts.routing.spark_blocks import blocks_of, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.freshness import next_step, sources_of
 from parquetry.model.state import AddViewDelta, State, TableState

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from parquetry.model.schema import Column, TableSchema
+from parquetry.query.compile.plain_select import Refusal
+from parquetry.query.compile.typed import quote
 from parquetry.query.compile.whole import WholeQuery, compile_query
-from parquetry.query.local_plan import Refusal
-from parquetry.query.typed import quote
 from parquetry.workload.sql_text import parse_query
 
 ROWS = {

@@ -5,8 +5,8 @@ DuckDB computes in 38 digits and stops where they do not suffice; then Spark ans
 
 from __future__ import annotations
 
-from parquetry.query.spark_names import named
-from parquetry.query.typed import Refused, Typed, computed, convert, duck_type
+from parquetry.query.compile.spark_names import named
+from parquetry.query.compile.typed import Refused, Typed, computed, convert, duck_type
 from parquetry.workload.coercion import (
     INTEGRAL,
     MAX_PRECISION,

@@ -16,9 +16,9 @@ from parquetry.query.compile.decimals import (
     whole_quotient,
     wider_type,
 )
+from parquetry.query.compile.plain_expressions import Expressions
 from parquetry.query.compile.scope import Field, Scope
-from parquetry.query.duck_sql import Expressions
-from parquetry.query.typed import Refused, Typed, computed, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, computed, signless_zero
 from parquetry.workload.coercion import arithmetic_type, common_type, is_exact
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from parquetry.query.spark_names import listed, named
-from parquetry.query.typed import Refused, Typed, computed, convert, duck_type, literal, merged_type, widens
+from parquetry.query.compile.spark_names import listed, named
+from parquetry.query.compile.typed import Refused, Typed, computed, convert, duck_type, literal, merged_type, widens
 from parquetry.workload.coercion import INTEGRAL, decimal, decimal_of, is_numeric
 from parquetry.workload.constants import Constant, Interval, fold, type_name_of
 
@@ -236,7 +236,7 @@ def _days_later(x: ScopedExpressions, e: exp.TsOrDsAdd) -> Typed:
 
 def _plus(x: ScopedExpressions, e: exp.Expr) -> Typed:
     """A date plus or minus days or an interval; other sums are arithmetic."""
-    from parquetry.query.duck_sql import Expressions
+    from parquetry.query.compile.plain_expressions import Expressions
 
     c = fold(e)
     if c is not None and c.type in ("date", "timestamp", "timestamp_ntz"):
@@ -263,7 +263,7 @@ def _plus(x: ScopedExpressions, e: exp.Expr) -> Typed:
 
 def _cast(x: ScopedExpressions, e: exp.Cast) -> Typed:
     """Casts that may fail stop the query as in Spark; the parser forgets which were TRY_CAST."""
-    from parquetry.query.duck_sql import Expressions
+    from parquetry.query.compile.plain_expressions import Expressions
 
     target = type_name_of(e.args["to"])
     if target is None or fold(e) is not None:

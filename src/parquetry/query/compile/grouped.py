@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from parquetry.query.aggregates import sum_of
+from parquetry.query.compile.aggregates import sum_of
 from parquetry.query.compile.expressions import Context, ScopedExpressions
 from parquetry.query.compile.scope import Scope
-from parquetry.query.typed import Refused, Typed, computed, convert, literal, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, computed, convert, literal, signless_zero
 from parquetry.views.project import MOST_AVERAGED_DIGITS, decimal_average
 from parquetry.workload.coercion import decimal, decimal_of, is_numeric
 from parquetry.workload.constants import fold

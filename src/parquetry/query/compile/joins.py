@@ -10,7 +10,7 @@ from sqlglot import exp
 from parquetry.query.compile.decimals import brought_to, wider_type
 from parquetry.query.compile.expressions import Context, ScopedExpressions
 from parquetry.query.compile.scope import Field, Relation, Scope
-from parquetry.query.typed import Refused, Typed, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, signless_zero
 
 _WORDS = {"INNER": "JOIN", "CROSS": "CROSS JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
 _WORDS |= {"SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}

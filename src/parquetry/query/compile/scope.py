@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from parquetry.query.typed import Refused
+from parquetry.query.compile.typed import Refused
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from parquetry.query.compile.expressions import Context, Rows, ScopedExpressions
 from parquetry.query.compile.grouped import GroupExpressions, RowExpressions, has_aggregate
 from parquetry.query.compile.scope import Field, Relation, Scope
-from parquetry.query.typed import Refused, Typed, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, signless_zero
 
 _READ_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct"}
 _READ_ARGS |= {"with_", "kind"}

@@ -18,10 +18,10 @@ from parquetry.model.types import arrow_type, is_nested
 from parquetry.query.compile.decimals import brought_to, wider_type
 from parquetry.query.compile.expressions import Rows, ScopedExpressions
 from parquetry.query.compile.joins import joined
+from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.scope import Field, Relation, Scope, renamed
 from parquetry.query.compile.select import SelectCompiler, limits
-from parquetry.query.local_plan import Refusal
-from parquetry.query.typed import Refused, Typed, convert, merged_type, quote, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, convert, merged_type, quote, signless_zero
 
 _MOST_NESTED = 40
 

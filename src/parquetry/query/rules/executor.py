@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from parquetry.errors import QueryError
-from parquetry.query.local_plan import Refusal
-from parquetry.query.plan import Plan
+from parquetry.query.compile.plain_select import Refusal
+from parquetry.query.planning.plan import Plan
 
 NAME = "local"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parquetry.layouts.prune import LayoutRegions, Mask, prune
+from parquetry.layouts.pruning.prune import LayoutRegions, Mask, prune
 from parquetry.model.predicate import Predicate
 from parquetry.storage.index import Ints
 from parquetry.storage.snapshot_index import SnapshotIndex

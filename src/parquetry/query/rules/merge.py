@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parquetry.query.local_plan import LocalPlan
-from parquetry.query.plan import Plan
+from parquetry.query.compile.plain_select import LocalPlan
+from parquetry.query.planning.plan import Plan
 
 NAME = "skip_merge"
 

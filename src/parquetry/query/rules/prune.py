@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from parquetry.layouts.features import FeatureTable
-from parquetry.layouts.prune import PROOFS, LayoutRegions, Pruned, prune
-from parquetry.layouts.regions import RegionTable, regions
+from parquetry.layouts.pruning.features import FeatureTable
+from parquetry.layouts.pruning.prune import PROOFS, LayoutRegions, Pruned, prune
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.model.layout import layout_from_json
 from parquetry.model.predicate import ANYTHING, And, Anything, Opaque, columns_of, restrict, text_of
 from parquetry.model.state import TableState
-from parquetry.query.bind import TableRef
-from parquetry.query.plan import Plan, TablePlan
+from parquetry.query.planning.bind import TableRef
+from parquetry.query.planning.plan import Plan, TablePlan
 from parquetry.query.rules.extra import NAME as EXTRA_BLOCKS
 from parquetry.query.rules.extra import Routed, choose_extra_block
 from parquetry.storage.cache import METADATA

@@ -8,22 +8,22 @@ import time
 import numpy as np
 
 from parquetry.errors import QueryError
-from parquetry.layouts.features import opaque_conditions
-from parquetry.layouts.prune import Mask
+from parquetry.layouts.pruning.features import opaque_conditions
+from parquetry.layouts.pruning.prune import Mask
 from parquetry.model.key_ranges import key_ranges
 from parquetry.model.layout import layout_from_json
 from parquetry.model.predicate import restrict
+from parquetry.query.compile.partials import PartialPlan, plan_in_parts
+from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.whole import WholeQuery
-from parquetry.query.local_plan import Refusal
-from parquetry.query.partials import PartialPlan, plan_in_parts
-from parquetry.query.plan import Plan, TablePlan
+from parquetry.query.planning.plan import Plan, TablePlan
+from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.query.rules.executor import (
     LOCAL_BYTES_PER_CORE_S,
     SPARK_BYTES_PER_CORE_S,
     WORKER_FLOOR_S,
     spark_cores,
 )
-from parquetry.query.scan_workers import ScanPlan
 from parquetry.splits.assignment import assign, assign_by_delta
 from parquetry.splits.boundary import shorten_columns
 from parquetry.splits.delta_index import DeltaIndex
@@ -81,7 +81,7 @@ def cut_for_workers(plan: Plan, store: Store, asked: int | None) -> Plan:
         f"estimated skew {splits.skew:.2f}, {spent:.1f} ms"
     )
     read = index.rounds_read, index.nodes_read
-    scan = ScanPlan(ranges, splits, precision.theta, tuple(tasks), parts, *read, spent)
+    scan = SplitPlan(ranges, splits, precision.theta, tuple(tasks), parts, *read, spent)
     return plan.decide("scan", decided, why, scan=scan)
 
 

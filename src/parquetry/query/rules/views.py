@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import TableState
-from parquetry.query.bind import BoundQuery, TableRef, table_refs
-from parquetry.query.local_plan import LocalPlan, Refusal
-from parquetry.query.plan import Decision, Plan, TablePlan
-from parquetry.query.snapshot import ViewOver
-from parquetry.query.view_plan import plan_over_view
+from parquetry.query.compile.over_view import plan_over_view
+from parquetry.query.compile.plain_select import LocalPlan, Refusal
+from parquetry.query.planning.bind import BoundQuery, TableRef, table_refs
+from parquetry.query.planning.plan import Decision, Plan, TablePlan
+from parquetry.query.planning.snapshots import ViewOver
 from parquetry.views.asked import Asked, NoMatch, shown, take_apart, written
 from parquetry.views.match import Match, as_text, match_view
 from parquetry.views.normalize import text_of
