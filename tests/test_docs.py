@@ -67,6 +67,18 @@ def test_the_parts_of_the_code_are_all_named_and_there() -> None:
     assert not [path for path in named if not (package / path).exists() and not (ROOT / path).exists()]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", FENCE.sub("", page.read_text())))
+    assert not [path for path in named if not (ROOT / path).exists() and not (ROOT / "src/parquetry" / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_prose_is_wrapped(page: Path) -> None:
+    prose = [t for t in FENCE.sub("", page.read_text()).splitlines() if not t.startswith(("|", "![", "#"))]
+    assert not [line for line in prose if len(line) > 100]
+
+
 def test_the_folders_that_the_benchmarks_page_names_are_there() -> None:
     named = re.findall(r"^\| `([\w/]+/)` \|", (ROOT / "benchmarks" / "README.md").read_text(), re.MULTILINE)
     assert named
