@@ -45,6 +45,7 @@ from parquetry.query.engine import Engine
 from parquetry.query.explain import Explanation
 from parquetry.query.picture import draw_table
 from parquetry.query.result import Result, Told
+from parquetry.query.rules import RULES
 from parquetry.storage.store import Store
 from parquetry.views.lattice import Suggested
 from parquetry.views.statements import parse_statement
@@ -379,6 +380,11 @@ class Warehouse:
         if statement is not None:
             return Told(perform(self._logged(), lambda: self.spark, statement), self.catalog.state().qt)
         return self._engine.query(query, wanted=executor, off=off, wanted_splits=splits)
+
+    @staticmethod
+    def rules() -> dict[str, str]:
+        """The rules that make queries cheaper, in their order, each with what it does; ``off`` takes their names."""
+        return {rule.name: rule.meaning for rule in RULES}
 
     def explain(
         self,

@@ -14,7 +14,7 @@ from parquetry.cli.app import app
 from parquetry.layouts.registry import LEARNERS
 from parquetry.model import retention
 from parquetry.model.settings import Settings
-from parquetry.query.engine import RULES
+from parquetry.query.rules import RULE_NAMES as RULES
 
 DOCS = Path(__file__).parents[2] / "docs"
 CLI = (DOCS / "cli.md").read_text()

@@ -49,7 +49,7 @@ BAD_INPUT = [
     (["sql", "DROP TABLE sales"], "", "QueryError"),
     (["sql", "SELECT 1 AS a FROM sales", "--off", "magic"], "unknown rule 'magic'", "QueryError"),
     (["sql", "SELECT 1 AS a FROM sales", "--executor", "gpu"], "unknown executor 'gpu'", "QueryError"),
-    (["sql", "SELECT a.id FROM sales a, sales b", "--executor", "local"], "Use executor", "QueryError"),
+    (["sql", "SELECT soundex(day) AS s FROM sales", "--executor", "local"], "Use executor", "QueryError"),
     (["set", "sales", "speed=9"], "unknown setting 'speed'", "SchemaError"),
     (["set", "sales", "file_bytes=many"], "whole number", "SchemaError"),
     (["set", "sales", "compression=zip"], "unknown compression", "SchemaError"),

@@ -115,7 +115,7 @@ def test_human_output_says_what_happened(spark: SparkSession, shell: Shell, file
         assert "sales" in shell(verb).out
     assert "[1, 1]" in shell("deltas", "sales").out
     assert "id 1 … 2" in shell("blocks", "sales").out
-    assert "prune" in shell("explain", "SELECT price FROM sales WHERE id = 2").out
+    assert "row groups in" in shell("explain", "SELECT price FROM sales WHERE id = 2").out
 
 
 def test_a_batch_that_does_not_fit_leaves_nothing(spark: SparkSession, shell: Shell, tmp_path: Path) -> None:

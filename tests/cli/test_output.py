@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from parquetry.cli.demo_queries import same_answer
 from parquetry.cli.like import schema_like
 from parquetry.cli.output import cell, jsonable
-from parquetry.cli.query import RULE_MEANINGS, rows_of
+from parquetry.cli.query import rows_of
 from parquetry.errors import SchemaError
-from parquetry.query.engine import RULES
 from tests.cli.calling import Shell
 
 VALUES = st.recursive(
@@ -53,10 +52,6 @@ def test_user_data_is_printed_as_it_is() -> None:
 def test_two_columns_of_one_name_both_reach_the_rows() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     assert rows_of(table) == [[1, 2]]
-
-
-def test_every_rule_has_its_meaning() -> None:
-    assert tuple(RULE_MEANINGS) == RULES
 
 
 def test_wide_tables_are_not_cut_in_a_pipe(shell: Shell) -> None:

@@ -14,8 +14,8 @@ import parquetry
 from parquetry.catalog.definitions import schema_of
 from parquetry.model.schema import Column, TableSchema
 from parquetry.query.compile.plain_select import Refusal
-from parquetry.query.engine import RULES
 from parquetry.query.planning.bind import bind
+from parquetry.query.rules import RULE_NAMES as RULES
 from parquetry.warehouse import Warehouse
 from tests.differential.fed import KEYED
 from tests.differential.golden import QUERIES

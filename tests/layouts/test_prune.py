@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.layouts.pruning.prune import prune
+from parquetry.layouts.pruning.prune import PROOFS, Wanted, prune
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.model.schema import Column, TableSchema
@@ -165,7 +165,7 @@ OLD_SCHEMA = TableSchema(tuple(c for c in SCHEMA.columns if c.name not in ("c3",
     st.integers(1, 4),
     st.booleans(),
     PREDICATE,
-    st.sets(st.sampled_from(["key", "minmax", "nulls"])),
+    st.sets(st.sampled_from(sorted(PROOFS))),
 )
 @settings(max_examples=150, deadline=None)
 def test_pruning_never_drops_a_row_group_with_a_matching_row(
@@ -175,7 +175,7 @@ def test_pruning_never_drops_a_row_group_with_a_matching_row(
     blocks: int,
     forget: bool,
     predicate: Predicate,
-    proofs: set[str],
+    off: set[str],
 ) -> None:
     tables = [write(new, SCHEMA, cut, blocks, forget)]
     if old:
@@ -183,13 +183,11 @@ def test_pruning_never_drops_a_row_group_with_a_matching_row(
     index = SnapshotIndex(tables, SCHEMA)
     groups = [rows for t in tables for rows in ROWS[id(t)][1]]
     ROWS.clear()
-    pruned = prune(index, predicate, proofs=tuple(proofs))
-    for keep, rows in zip(pruned.keep.tolist(), groups, strict=True):
+    for keep, rows in zip(prune(Wanted(index, predicate, off=off)).tolist(), groups, strict=True):
         assert keep or not any(satisfies(r, predicate) for r in rows)
-    assert set(pruned.skipped_by) <= proofs
-    assert sum(pruned.skipped_by.values()) == int((~pruned.keep).sum())
 
 
+ALL_BUT_KEY = frozenset(PROOFS) - {"prune_key"}
 SMALL = TableSchema((Column("k", "int"), Column("f", "double"), Column("s", "string")), ("k",))
 
 
@@ -221,44 +219,52 @@ def small_index() -> SnapshotIndex:
     ],
 )
 def test_each_kind_of_condition_skips_what_it_can(predicate: Predicate, kept: list[int]) -> None:
-    keep = set(np.flatnonzero(prune(small_index(), predicate).keep).tolist())
+    keep = set(np.flatnonzero(prune(Wanted(small_index(), predicate))).tolist())
     # Groups 6 and 7 have no known bounds beyond their null counts and NaN flag.
     assert keep == set(kept)
 
 
-def test_skips_are_counted_at_the_first_proof() -> None:
-    pruned = prune(small_index(), And((Range("k", 2, None), Range("f", 2.0), NotNull("s"))))
-    assert np.flatnonzero(pruned.keep).tolist() == [4, 5]
-    assert pruned.skipped_by == {"key": 2, "minmax": 2, "nulls": 3}
+def test_each_proof_skips_by_itself() -> None:
+    predicate = And((Range("k", 2, None), Range("f", 2.0), NotNull("s")))
+    assert np.flatnonzero(prune(Wanted(small_index(), predicate))).tolist() == [4, 5]
+    alone = {"prune_key": [2, 3, 4, 5, 6, 7, 8], "prune_minmax": [4, 5, 6, 7, 8], "prune_nulls": [0, 1, 2, 3, 4, 5]}
+    for proof, kept in alone.items():
+        wanted = Wanted(small_index(), predicate, off=set(PROOFS) - {proof})
+        assert np.flatnonzero(prune(wanted)).tolist() == kept, proof
+
+
+def test_null_counts_say_more_of_an_or_together_with_min_and_max() -> None:
+    wanted = Wanted(small_index(), Or((Range("f", 2.5, 2.6), IsNull("f"))), off={"prune_key"})
+    assert np.flatnonzero(prune(wanted)).tolist() == [5, 6, 7, 8]
 
 
 def test_values_that_cannot_be_compared_might_match() -> None:
     for value in ("x", Decimal("1.5"), datetime(2020, 1, 1)):
-        assert prune(small_index(), OneOf("k", frozenset([value]))).keep.all()
-    assert prune(small_index(), Range("s", 5)).keep.sum() == 7  # only those without any string go
+        assert prune(Wanted(small_index(), OneOf("k", frozenset([value])))).all()
+    assert prune(Wanted(small_index(), Range("s", 5))).sum() == 7  # only those without any string go
 
 
 def test_a_value_between_two_decimals_is_compared_exactly() -> None:
     for kind in ("decimal(9,2)", "decimal(30,2)"):
         schema = TableSchema((Column("k", "int"), Column("d", kind)), ("k",))
         index = SnapshotIndex([write([{"k": i, "d": Decimal(i) / 100} for i in range(4)], schema, 1)], schema)
-        assert prune(index, Range("d", Decimal("0.011"))).keep.tolist() == [False, False, True, True]
-        assert prune(index, Range("d", None, Decimal("0.011"))).keep.tolist() == [True, True, False, False]
-        assert not prune(index, OneOf("d", frozenset([Decimal("0.011")]))).keep.any()
+        assert prune(Wanted(index, Range("d", Decimal("0.011")))).tolist() == [False, False, True, True]
+        assert prune(Wanted(index, Range("d", None, Decimal("0.011")))).tolist() == [True, True, False, False]
+        assert not prune(Wanted(index, OneOf("d", frozenset([Decimal("0.011")])))).any()
 
 
 def test_more_key_ranges_than_row_groups_are_looked_up_the_other_way_round() -> None:
     wanted = frozenset(range(-50, 3)) | frozenset(range(7, 60))
-    assert np.flatnonzero(prune(small_index(), OneOf("k", wanted), proofs=("key",)).keep).tolist() == [0, 1, 2, 7, 8]
+    assert np.flatnonzero(prune(Wanted(small_index(), OneOf("k", wanted), off=ALL_BUT_KEY))).tolist() == [0, 1, 2, 7, 8]
 
 
 def test_a_row_group_may_hold_several_blocks() -> None:
     rows = [{"k": k, "f": 0.0, "s": "x"} for k in range(12)]
     index = SnapshotIndex([write(rows, SMALL, 9, blocks=4)], SMALL)  # blocks 0, 3, 6 of three rows each; then 9
     assert index.blocks == (0, 1, 2, 3, 4, 5, 6, 9)
-    found = [prune(index, OneOf("k", frozenset([k])), proofs=("key",)).keep.tolist() for k in (1, 7, 20)]
+    found = [prune(Wanted(index, OneOf("k", frozenset([k])), off=ALL_BUT_KEY)).tolist() for k in (1, 7, 20)]
     assert found == [[True, False], [True, True], [True, False]]
 
 
 def test_an_empty_snapshot_prunes_to_nothing() -> None:
-    assert len(prune(SnapshotIndex([], SMALL), And((Range("f", 1.0), IsNull("s"), Range("s", "a")))).keep) == 0
+    assert len(prune(Wanted(SnapshotIndex([], SMALL), And((Range("f", 1.0), IsNull("s"), Range("s", "a")))))) == 0

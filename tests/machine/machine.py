@@ -20,8 +20,8 @@ from parquetry.errors import LabelConflict, ParquetryError, UnknownTable
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.types import arrow_type
-from parquetry.query.engine import RULES
 from parquetry.query.result import Result
+from parquetry.query.rules import RULE_NAMES as RULES
 from parquetry.warehouse import Warehouse
 from tests.machine.asking import Question, Rows, canonical, everything, label_question, random_question
 from tests.machine.memory import KEY, MemoryTable, Row

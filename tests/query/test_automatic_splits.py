@@ -51,7 +51,7 @@ def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def scan_of(wh: Warehouse) -> tuple[int, str]:
     """The number of splits (0: none), and why."""
     plan = wh.explain(QUERY, executor="spark").plan
-    (told,) = [d for d in plan.decisions if d.rule == "scan"]
+    (told,) = [d for d in plan.decisions if d.rule == "scan_workers"]
     return len(plan.scan.tasks) if plan.scan is not None else 0, f"{told.decided}; {told.why}"
 
 

@@ -384,6 +384,6 @@ def test_a_joined_table_with_nothing_to_read(tmp_path: Path, spark: SparkSession
         assert any(isinstance(stage, Advance) for stage in wh.maintaining())  # ends before it is performed
         wh._engine.follower.look()
         (coming,) = (p for p in wh._engine._planned._next.values() if "dim" in p.tables)
-        assert coming.read["rows_scanned"] == 4
+        assert wh._engine._local.read_by(coming)["rows_scanned"] == 4
         wh.maintain()
         assert wh.sql(asked, executor="local").rows() == []

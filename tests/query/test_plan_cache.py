@@ -13,6 +13,7 @@ import pytest
 
 import parquetry
 from parquetry.query import engine
+from parquetry.query.engine import Engine
 from parquetry.query.memory import plan_cache as planned
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _add(wh: Warehouse, keys: list[int]) -> None:
 
 
 def test_the_same_text_is_planned_once_for_what_is_visible_and_each_set_of_rules(wh: Warehouse) -> None:
-    with mock.patch.object(engine, "prune_tables", wraps=engine.prune_tables) as pruned:
+    with mock.patch.object(engine, "apply_rules", wraps=engine.apply_rules) as pruned:
         assert [wh.sql(QUERY, executor="local").rows() for _ in range(3)] == [[{"n": 2, "v": 5}]] * 3
         assert pruned.call_count == 1
         wh.sql(QUERY, executor="local", off=["prune_minmax"]).rows()
@@ -65,7 +66,7 @@ def test_a_moved_qt_leaves_the_choice_of_a_view_unless_there_is_much_more_to_rea
     _add(wh, [2, 2, 3, 3])
     wh.create_view("by_k", "SELECT k, count(*) AS n, sum(v) AS v FROM t GROUP BY k")
     wh.maintain()
-    with mock.patch.object(engine.views, "choose_view", wraps=engine.views.choose_view) as chosen:
+    with mock.patch.object(Engine, "_plan", autospec=True, side_effect=Engine._plan) as chosen:
         first = wh.sql(QUERY, executor="local")
         assert (first.rows(), first.plan.view, chosen.call_count) == ([{"n": 6, "v": 15}], "by_k", 1)
         _add(wh, [4, 5, 5])
@@ -85,7 +86,7 @@ def test_a_plan_stays_while_what_it_reads_stays(wh: Warehouse) -> None:
     wh.create_table("u", "k int", key=["k"])
     wh.maintain()
     expected = [{"odd": 0, "n": 1}, {"odd": 1, "n": 2}]
-    with mock.patch.object(engine, "prune_tables", wraps=engine.prune_tables) as pruned:
+    with mock.patch.object(engine, "apply_rules", wraps=engine.apply_rules) as pruned:
         assert wh.sql(asked, executor="local").rows() == expected
         before = pruned.call_count
         wh.ingest("u", pa.table({"k": pa.array([1], pa.int32())}))

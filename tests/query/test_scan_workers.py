@@ -126,7 +126,7 @@ def test_every_type_travels_in_the_frames_of_workers(wh: parquetry.Warehouse) ->
 
 def test_splits_are_even_and_explained(wh: parquetry.Warehouse) -> None:
     explained = wh.explain("SELECT k2, sum(v) AS v FROM append GROUP BY k2", splits=4, analyze=True)
-    (scan,) = [d for d in explained.decisions if d.rule == "scan" and "splits" in d.decided]
+    (scan,) = [d for d in explained.decisions if d.rule == "scan_workers" and "splits" in d.decided]
     assert "θ" in scan.why
     assert "index nodes" in scan.why
     assert explained.stats is not None
@@ -142,7 +142,7 @@ def test_a_frame_of_a_split_query_is_the_same(wh: parquetry.Warehouse) -> None:
 def test_small_queries_are_left_to_sparks_own_reader(wh: parquetry.Warehouse) -> None:
     plan = wh.sql("SELECT count(*) AS n FROM append", executor="spark").plan
     assert plan.scan is None
-    assert any(d.rule == "scan" and "too few" in d.why for d in plan.decisions)
+    assert any(d.rule == "scan_workers" and "too few" in d.why for d in plan.decisions)
 
 
 def test_what_cannot_be_cut_goes_to_spark_and_says_why(wh: parquetry.Warehouse) -> None:

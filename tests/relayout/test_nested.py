@@ -13,7 +13,7 @@ from parquetry.errors import SchemaError, UnknownColumn
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import NestedLayout, layout_from_json
-from parquetry.query.engine import RULES
+from parquetry.query.rules import RULE_NAMES as RULES
 from tests.relayout.test_relayout import SMALL, batch, queries
 from tests.templates import Templates
 

@@ -14,7 +14,7 @@ import parquetry
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.query.local import held_rows as hot_files
 from parquetry.query.local import reader as local_source
-from parquetry.query.local.reader import NAME
+from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS
 
 ROWS = 20_000
 HOT = "SELECT count(*) AS n, sum(v) AS v FROM t WHERE a BETWEEN 400 AND 430 AND b BETWEEN 400 AND 430"
@@ -46,7 +46,7 @@ def test_a_file_holds_a_bounded_number_of_row_groups(wh: parquetry.Warehouse) ->
 
 @pytest.mark.parametrize("sql", [HOT, COLD])
 def test_what_was_read_is_what_the_plan_keeps(wh: parquetry.Warehouse, sql: str) -> None:
-    picked, whole = wh.sql(sql, executor="local"), wh.sql(sql, executor="local", off=[NAME])
+    picked, whole = wh.sql(sql, executor="local"), wh.sql(sql, executor="local", off=[PICK_ROW_GROUPS.name])
     assert picked.rows() == whole.rows()
     (kept,) = picked.plan.tables.values()
     assert picked.stats["rows_scanned"] == kept.rows < ROWS // 4
@@ -65,7 +65,7 @@ def test_where_streaming_costs_too_much_duckdb_is_told_the_rows(
 ) -> None:
     corner = "SELECT count(*) AS n, sum(v) AS v FROM t WHERE a BETWEEN 425 AND 460 AND b BETWEEN 425 AND 460"
     for sql in (HOT, COLD, corner):
-        by_statistics = wh.sql(sql, executor="local", off=[NAME])
+        by_statistics = wh.sql(sql, executor="local", off=[PICK_ROW_GROUPS.name])
         expected = by_statistics.rows()
         with monkeypatch.context() as costs:
             costs.setattr(local_source, "_PICKED_MS", 1e9)

@@ -15,7 +15,8 @@ import parquetry
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.query.local import held_rows as hot_files
 from parquetry.query.local import reader as local_source
-from parquetry.query.local.reader import BEYOND_PLAN, NAME
+from parquetry.query.local.reader import BEYOND_PLAN
+from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS
 
 ROWS = 60_000
 WINDOWS = [(a, b, w) for w in (8.0, 25.0, 55.0) for a in (-40.0, 5.0, 35.0) for b in (-30.0, 10.0)]
@@ -73,11 +74,11 @@ def test_no_more_is_read_than_is_kept(
         monkeypatch.setattr(local_source, "_PICKED_MS", 1e9 if way == "numbered" else -1e9)
     if way == "numbered":
         monkeypatch.setattr(local_source, "_DUCKDB_GAP", 0)
-    wh.sql(f"SELECT count({value}) AS n FROM p", executor="local", off=[NAME]).rows()  # footers are read by now
+    wh.sql(f"SELECT count({value}) AS n FROM p", executor="local", off=[PICK_ROW_GROUPS.name]).rows()  # reads footers
     some, most = 0, 0
     for w in WINDOWS:
         found = wh.sql(window(*w, value), executor="local")
-        assert found.rows() == wh.sql(window(*w, value), executor="local", off=[NAME]).rows()
+        assert found.rows() == wh.sql(window(*w, value), executor="local", off=[PICK_ROW_GROUPS.name]).rows()
         (kept,) = found.plan.tables.values()
         assert kept.rows <= found.stats["rows_scanned"] <= kept.rows * (1 + BEYOND_PLAN)
         if way != "numbered":  # these row groups are so small that DuckDB would read what lies between their chunks
@@ -101,11 +102,11 @@ def test_explain_tells_what_is_read_of_the_files(wh: parquetry.Warehouse) -> Non
     beyond = kept.rows_in_files / kept.rows
     assert beyond > 2
     assert f"{beyond:.2f} x the plan's" in told(executor="spark")
-    assert f"{beyond:.2f} x the plan's" in told(executor="local", off=[NAME])
-    assert "row groups only" in told(executor="spark", splits=2)
+    assert f"{beyond:.2f} x the plan's" in told(executor="local", off=[PICK_ROW_GROUPS.name])
+    assert "row groups in" in told(executor="spark", splits=2)
 
 
-@pytest.mark.parametrize("how", [{"executor": "local", "off": [NAME]}, {"executor": "spark"}])
+@pytest.mark.parametrize("how", [{"executor": "local", "off": [PICK_ROW_GROUPS.name]}, {"executor": "spark"}])
 def test_statistics_tell_when_more_was_read(wh: parquetry.Warehouse, how: dict[str, Any]) -> None:
     found = wh.sql(window(*WINDOWS[0], "id"), **how)
     (kept,) = found.plan.tables.values()

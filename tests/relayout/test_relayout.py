@@ -16,7 +16,7 @@ import parquetry
 from parquetry.errors import ParquetryError, SchemaError
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.query.engine import RULES
+from parquetry.query.rules import RULE_NAMES as RULES
 from tests.templates import Templates
 
 ROWS = 4000
@@ -128,7 +128,7 @@ def test_a_picture_and_an_explanation(wh: parquetry.Warehouse) -> None:
     assert picture.count("<rect") > 20
     told = wh.explain("SELECT count(*) AS n FROM t WHERE a < 30 AND v > 5 AND upper(s) = 'S001'", analyze=True)
     steps = {d.rule for d in told.decisions}
-    assert {"bind", "merge", "prune", "filter", "skips", "executor", "ran"} <= steps
+    assert {"bind", "prune_region", "filter", "skips", "local", "read", "ran"} <= steps
     assert any("upper" in d.decided.lower() for d in told.decisions if d.rule == "filter")
 
 

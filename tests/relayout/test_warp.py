@@ -22,7 +22,7 @@ from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import FeatureLayout, layout_from_json
 from parquetry.model.state import PublishLayout
 from parquetry.query.demands import workload_of
-from parquetry.query.engine import RULES
+from parquetry.query.rules import RULE_NAMES as RULES
 from tests.layouts.test_warp import SCHEMA, with_opaque
 from tests.templates import Templates
 
@@ -116,26 +116,26 @@ def test_answers_are_those_of_the_plain_layout_and_features_skip(wh: parquetry.W
     spec = layout_from_json(wh.catalog.state().table("t").layout or {})
     assert isinstance(spec, FeatureLayout)
     assert not keyed or set(spec.columns) <= {"a", "b", "k"}
-    assert check(wh)["features"] > 0
-    assert any("`a` < `b`" in d.decided and "by features" in d.why for d in wh.explain(QUERIES[0]).decisions)
+    assert check(wh)["prune_features"] > 0
+    assert any("`a` < `b`" in d.decided and "by prune_features" in d.why for d in wh.explain(QUERIES[0]).decisions)
     add(wh, 2)
-    assert check(wh)["features"] > 0
+    assert check(wh)["prune_features"] > 0
 
 
 def test_deltas_of_an_older_layout_are_skipped_by_its_features(wh: parquetry.Warehouse) -> None:
     wh.relayout("t", "warp", options=RelayoutOptions(block_rows=60, cells=1))
-    before = check(wh)["features"]
+    before = check(wh)["prune_features"]
     table = wh.catalog.state().table("t")
     wh.catalog.commit([PublishLayout(table.table_id, None)], kind="relayout")
     after = wh.catalog.state().table("t")
     assert after.layout is None
     assert after.layouts == {table.layout_id: table.layout}
-    assert check(wh)["features"] == before
+    assert check(wh)["prune_features"] == before
     add(wh, 3)
-    assert check(wh)["features"] >= before
+    assert check(wh)["prune_features"] >= before
 
 
 def test_warp_inside_ranges_of_another_column(wh: parquetry.Warehouse) -> None:
     wh.relayout("t", "warp", options=RelayoutOptions(block_rows=60, cells=1, within="a:3"))
     assert wh.layout("t")["learner"] == "warp"
-    assert check(wh)["features"] > 0
+    assert check(wh)["prune_features"] > 0

@@ -102,28 +102,10 @@ def explain(
     print_found(json, found, ("step", "decided", "why"), steps)
 
 
-RULE_MEANINGS = {
-    "views": "answer from a view instead of its table",
-    "prune_key": "skip blocks whose range of keys cannot match",
-    "prune_minmax": "skip blocks whose smallest and largest values cannot match",
-    "prune_nulls": "skip blocks whose count of nulls shows that no row can match",
-    "prune_region": "skip blocks whose part of space under the layout, holes left out, cannot match",
-    "prune_features": "skip blocks none of whose rows satisfies a feature of the layout that the query implies",
-    "prune_boxes": "skip blocks whose precise boxes cannot match",
-    "extra_blocks": "read an extra block alone where it holds all that the query asks for",
-    "skip_merge": "leave deltas unmerged where the query's own aggregates merge them",
-    "push_key_filter": "filter by key before deltas are merged",
-    "pick_row_groups": "read kept row groups only, where that is sooner done than whole files",
-    "hold_rows": "read rows that are asked for again from memory",
-    "scan_workers": "cut large queries on Spark into even splits for scan workers",
-    "local": "run small queries in this process instead of on Spark",
-}
-
-
 @verbs.command("rules")
 def rules(json: Json = False) -> None:
     """List the rules that 'sql' and 'explain' can switch off with --off; answers stay the same."""
-    from parquetry.query.engine import RULES
+    from parquetry.warehouse import Warehouse
 
-    listed = [{"rule": rule, "does": RULE_MEANINGS[rule]} for rule in RULES]
+    listed = [{"rule": name, "does": meaning} for name, meaning in Warehouse.rules().items()]
     print_found(json, listed, ("rule", "does"), [(r["rule"], r["does"]) for r in listed])

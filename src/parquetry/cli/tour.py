@@ -17,7 +17,7 @@ from parquetry.cli.demo_queries import (
 )
 from parquetry.cli.output import counted, size, table_of
 from parquetry.cli.progress import shown
-from parquetry.cli.query import RULE_MEANINGS, stats_line
+from parquetry.cli.query import stats_line
 from parquetry.cli.show import freshness_line
 from parquetry.errors import ParquetryError
 
@@ -150,7 +150,7 @@ class Tour:
             for question in only_spark:
                 work(len(rows), len(shared) + len(only_spark))
                 spark = self._wh.sql(question.sql, executor="spark")
-                plain = self._wh.sql(question.sql, executor="spark", off=list(RULE_MEANINGS))
+                plain = self._wh.sql(question.sql, executor="spark", off=list(self._wh.rules()))
                 _check(question, spark.arrow(), plain.arrow(), "Spark", "Spark with every rule off")
                 rows.append(self._asked(question, None, spark.stats))
         self._out.print(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.layouts.pricing.column_bytes import ColumnBytes, stored_column_bytes
 from parquetry.layouts.pricing.price import Asked, PricedLayout
 from parquetry.layouts.pricing.priced_sample import SampledTable
+from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.maintain.candidates import Candidate, candidates_of
 from parquetry.maintain.compare import AdviseOptions, Phase, compare, cuttable, filtered_columns, rows_of
 from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, draw_sample, ranges_of
@@ -19,7 +20,6 @@ from parquetry.maintain.verdict import KEEP, Advice
 from parquetry.model.predicate import Nothing
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
-from parquetry.query.rules.prune import older_regions, regions_of
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
@@ -102,7 +102,7 @@ def stored_layout(store: Store, state: State, table: TableState, stored: ColumnB
     deltas = tuple(d for d in table.deltas if d.t_hi <= state.qt) or table.deltas
     index = open_snapshot(store, deltas, table.schema)
     merged_by = table.schema.key if table.schema.keyed and len(deltas) > 1 else ()
-    return PricedLayout(index, regions_of(table), stored, tuple(older_regions(table)), tuple(merged_by))
+    return PricedLayout(index, known_layouts(table), stored, tuple(merged_by))
 
 
 def _nothing_to_do(table: TableState, log: Sequence[Asked], layout: RelayoutOptions) -> str:

@@ -16,22 +16,23 @@ import pyarrow as pa
 
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, QueryError
-from parquetry.layouts.pruning.prune import PROOFS
 from parquetry.model.freshness import candidate, ready
+from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.explain import Explanation, matching_rows_query
-from parquetry.query.local.executor import PUSH_KEY_FILTER, LeftToSpark, LocalExecutor
-from parquetry.query.local.held_rows import NAME as HOLD_ROWS
+from parquetry.query.local.executor import LeftToSpark, LocalExecutor
 from parquetry.query.local.reader import BEYOND_PLAN
-from parquetry.query.local.reader import NAME as PICK_ROW_GROUPS
 from parquetry.query.log import QueryLog
 from parquetry.query.memory.follower import Follower
 from parquetry.query.memory.plan_cache import Planned
-from parquetry.query.planning.bind import BoundQuery, TableRef
-from parquetry.query.planning.plan import Plan, TablePlan
+from parquetry.query.planning.bind import BoundQuery
+from parquetry.query.planning.plan import Decision, Plan, TablePlan, read_whole
+from parquetry.query.planning.rule import apply_rules
 from parquetry.query.planning.snapshots import Snapshot, Snapshots
 from parquetry.query.result import Result
-from parquetry.query.rules import executor, extra, merge, splits, views
-from parquetry.query.rules.prune import explain_filters, prune_tables, rule_name
+from parquetry.query.rules import AGAIN, RULE_NAMES, RULES
+from parquetry.query.rules.executor import LOCAL
+from parquetry.query.rules.prune import explain_filters
+from parquetry.query.rules.views import PRICING, VIEWS
 from parquetry.query.spark.executor import SparkExecutor, lives
 from parquetry.query.spark.scan_workers import ScanWorkers
 from parquetry.storage.snapshot_index import open_snapshot
@@ -44,20 +45,6 @@ if TYPE_CHECKING:
 
 BIND = "bind"
 EXECUTORS = ("auto", "local", "spark")
-RULES = (
-    views.NAME,
-    *(rule_name(p) for p in PROOFS),
-    extra.NAME,
-    merge.NAME,
-    PUSH_KEY_FILTER,
-    PICK_ROW_GROUPS,
-    HOLD_ROWS,
-    splits.NAME,
-    executor.NAME,
-)
-"""Every rule that can be switched off; answers stay the same."""
-
-
 _MOST_STOPPED = 256
 _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
@@ -110,8 +97,8 @@ class Engine:
                 raise QueryError("splits are for Spark's workers; leave them out, or choose executor 'spark'")
             wanted = "spark"
         for rule in off:
-            if rule not in RULES:
-                raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULES)}")
+            if rule not in RULE_NAMES:
+                raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULE_NAMES)}")
         with self.follower.query():
             snapshot = self.snapshots.take()
             asked = (sql, wanted, frozenset(off), wanted_splits)
@@ -121,11 +108,11 @@ class Engine:
             if plan is None:
                 by = "spark" if stopped else wanted
                 plan = self._plan(snapshot, sql, by, frozenset(off), wanted_splits)
-                plan = plan.decide("executor", "spark", f"DuckDB stopped before: {stopped}") if stopped else plan
-                plan = plan if before is None else replace(plan, uses=before.uses)
+                plan = replace(plan, times=1 if before is None else before.times)
+                if stopped:
+                    plan = plan.decide(Decision(LOCAL.name, "spark", f"DuckDB stopped before: {stopped}", "spark"))
             if plan is not before:
                 self._planned.keep(asked, plan)
-            plan.uses.times += 1
             return replace(plan, plan_ms=(time.perf_counter() - started) * 1e3)
 
     def _again(self, plan: Plan) -> Plan | None:
@@ -136,31 +123,43 @@ class Engine:
             return plan
         states = {n: snapshot.state.table(n) for n in plan.tables}
         tables = {
-            n: TablePlan(states[n], snapshot.deltas(states[n]), t.refs, stored=t.stored) for n, t in plan.tables.items()
+            n: read_whole(snapshot, states[n], t.refs, self._store, stored=t.stored) for n, t in plan.tables.items()
         }
-        chosen = tuple(d for d in plan.decisions if d.rule in (BIND, views.NAME))
-        again = executor.choose_executor(self._priced(replace(plan, tables=tables, decisions=chosen, read={})))
+        chosen = tuple(d for d in plan.decisions if d.rule in (BIND, VIEWS.name))
+        again = apply_rules(replace(plan, tables=tables, decisions=chosen), AGAIN)
         fewer, more = sorted((again.rows, plan.chosen_rows))
         same = more <= max(_MUCH * fewer, _FEW_ROWS) and again.executor == plan.executor
         return again if same else None
 
-    def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], wanted_splits: int | None) -> Plan:
-        plan = _bound_plan(self._planned.bound(sql, snapshot), snapshot, wanted, off)
-        plan = views.choose_view(plan, self._priced)
-        plan = replace(plan, chosen_rows=plan.rows)
-        plan = executor.choose_executor(plan)
-        return splits.cut_for_workers(plan, self._store, wanted_splits)
+    def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], splits: int | None) -> Plan:
+        plan = self._start(self._planned.bound(sql, snapshot), snapshot, wanted, off, splits)
+        plan = apply_rules(plan, RULES)
+        return replace(plan, chosen_rows=plan.rows)
 
-    def _priced(self, plan: Plan) -> Plan:
-        """The plan with what it reads: merged or not, and pruned."""
-        return prune_tables(merge.choose_merge(plan), self._store)
+    def _start(
+        self, bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozenset[str], splits: int | None = None
+    ) -> Plan:
+        """The plan before any rule: right, and slow."""
+        if wanted == "local" and isinstance(bound.local, Refusal):
+            reason = bound.local.reason
+            raise QueryError(f"the local executor cannot run this query: {reason}. Use executor 'auto' or 'spark'")
+        tables: dict[str, TablePlan] = {}
+        for name in dict.fromkeys(r.table for r in bound.refs):
+            state = snapshot.state.table(name)
+            if not ready(snapshot.state, state):
+                raise QueryError(f"view '{name}' is still being filled; run maintain, then ask again")
+            tables[name] = read_whole(snapshot, state, tuple(r for r in bound.refs if r.table == name), self._store)
+        executor = "local" if wanted == "local" else "spark"
+        plan = Plan(bound, snapshot, self._store, tables, off, wanted, splits, executor)
+        read = ", ".join(f"{n} ({len(t.deltas)} delta{'' if len(t.deltas) == 1 else 's'})" for n, t in tables.items())
+        return plan.decide(Decision(BIND, read or "no table", snapshot.named))
 
     def explain(
         self, sql: str, *, wanted: str, off: Collection[str], analyze: bool, wanted_splits: int | None = None
     ) -> Explanation:
         """The plan with what each filter does; with ``analyze`` also run, against the least that had to be read."""
         plan = self.plan(sql, wanted=wanted, off=off, wanted_splits=wanted_splits, anew=True)
-        plan = explain_filters(plan, self._store)
+        plan = explain_filters(plan)
         if not analyze:
             return Explanation(plan)
         _, stats = self._run(plan)
@@ -251,9 +250,9 @@ class Engine:
         while len(self._stopped) >= _MOST_STOPPED:
             self._stopped.pop(next(iter(self._stopped)), None)
         self._stopped[asked.sql] = why
-        again = _bound_plan(asked, plan.snapshot, "spark", plan.off)
-        again = replace(self._priced(again), plan_ms=plan.plan_ms, uses=plan.uses)
-        return again.decide("executor", "spark", f"DuckDB stopped: {why}", executor="spark")
+        again = apply_rules(self._start(asked, plan.snapshot, "spark", plan.off), PRICING)
+        told = Decision(LOCAL.name, "spark", f"DuckDB stopped: {why}", "spark")
+        return replace(again.decide(told), plan_ms=plan.plan_ms, times=plan.times)
 
     def frame(self, table: str) -> DataFrame:
         """The whole table at the QT as a Spark frame."""
@@ -281,33 +280,21 @@ def _end(
     catalog.close()
 
 
-def _bound_plan(bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozenset[str]) -> Plan:
-    tables: dict[str, TablePlan] = {}
-    for name in dict.fromkeys(r.table for r in bound.refs):
-        state = snapshot.state.table(name)
-        if not ready(snapshot.state, state):
-            raise QueryError(f"view '{name}' is still being filled; run maintain, then ask again")
-        refs: tuple[TableRef, ...] = tuple(r for r in bound.refs if r.table == name)
-        tables[name] = TablePlan(state, snapshot.deltas(state), refs)
-    plan = Plan(bound, snapshot, tables, off, wanted)
-    read = ", ".join(f"{n} ({len(t.deltas)} delta{'' if len(t.deltas) == 1 else 's'})" for n, t in tables.items())
-    return plan.decide(BIND, read or "no table", snapshot.named)
-
-
 def statistics_of(plan: Plan, measured: dict[str, Any], rows_out: int, run_ms: float) -> dict[str, Any]:
     """The figures that every query reports, under the same names everywhere."""
     skipped: dict[str, int] = {}
     for t in plan.tables.values():
         for proof, n in t.skipped_by.items():
             skipped[proof] = skipped.get(proof, 0) + n
+    blocks = sum(t.groups_total for t in plan.tables.values())
     return {
         "executor": plan.executor,
         "qt": plan.snapshot.qt,
         "view": plan.view,
         "replica": None,
         "deltas": sum(len(t.deltas) for t in plan.tables.values()),
-        "blocks_total": sum(t.groups_total for t in plan.tables.values()),
-        "blocks_read": measured["blocks_read"],
+        "blocks_total": blocks,
+        "blocks_read": min(measured["blocks_read"], blocks),  # a query that names a table twice may read it twice
         "skipped_by": skipped,
         "files_read": measured["files_read"],
         "rows_scanned": measured["rows_scanned"],
@@ -323,4 +310,5 @@ def statistics_of(plan: Plan, measured: dict[str, Any], rows_out: int, run_ms: f
 
 def _beyond(plan: Plan, rows: int) -> dict[str, float]:
     """Tells when more was read than the plan keeps, and how many times as much."""
-    return {"beyond_plan": round(rows / plan.rows, 2)} if rows > plan.rows * (1 + BEYOND_PLAN) > 0 else {}
+    kept = sum(t.rows * len(t.refs) for t in plan.tables.values())
+    return {"beyond_plan": round(rows / kept, 2)} if rows > kept * (1 + BEYOND_PLAN) > 0 else {}

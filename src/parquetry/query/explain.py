@@ -7,7 +7,6 @@ from typing import Any
 from sqlglot import exp
 
 from parquetry.query.local.executor import columns_read
-from parquetry.query.local.reader import NAME as PICK_ROW_GROUPS
 from parquetry.query.local.reader import ways_to_read
 from parquetry.query.planning.plan import Decision, Plan
 from parquetry.workload.sql_text import parse_query
@@ -34,7 +33,7 @@ class Explanation:
         if scan := self.stats.get("scan"):
             found = f"skew of rows {scan['row_skew']}, of CPU time {scan['time_skew']}"
             skew = f"{found}; estimated {scan['estimated_skew']}"
-            workers.append(Decision("scan", f"{scan['workers']} of {scan['wanted']} workers had rows", skew))
+            workers.append(Decision("scan_workers", f"{scan['workers']} of {scan['wanted']} workers had rows", skew))
         if self.matching is None:
             return [Decision("ran", read, "the lower bound is known for queries over one table"), *workers]
         (t,) = self.plan.tables.values()
@@ -61,7 +60,7 @@ class Explanation:
             "qt": plan.snapshot.qt,
             "executor": plan.executor,
             "plan_ms": round(plan.plan_ms, 3),
-            "steps": [{"rule": d.rule, "decided": d.decided, "why": d.why} for d in self.decisions],
+            "steps": [{**vars(d), "figures": dict(d.figures)} for d in self.decisions],
             "stats": self.stats,
             "matching_rows": self.matching,
             "tables": {
@@ -69,7 +68,7 @@ class Explanation:
                     "deltas": len(t.deltas),
                     "blocks_total": t.groups_total,
                     "blocks_read": t.groups_read,
-                    "skipped_by": t.skipped_by,
+                    "skipped_by": dict(t.skipped_by),
                     "files_total": t.files_total,
                     "files_read": len(t.files),
                     "rows": t.rows,
@@ -90,21 +89,24 @@ def how_read(plan: Plan) -> list[Decision]:
     """What is read of each table's files, and by how much that is more than the plan keeps."""
     found = []
     for name, t in plan.tables.items():
+        kept = f"{name}: {t.groups_read} of {t.groups_total} row groups in {len(t.files)} of {t.files_total} files"
         if not t.rows:
+            found.append(Decision("read", kept, about=name))
             continue
         if plan.executor == "spark" and plan.scan is None:
             rows = t.rows_in_files
-            decided = f"{name}: whole files of {rows:,} rows for {t.rows:,}: {rows / t.rows:.2f} x the plan's"
+            decided = f"{kept}; whole files of {rows:,} rows for {t.rows:,}: {rows / t.rows:.2f} x the plan's"
             why = "Spark skips below the file by Parquet's min/max alone" if rows > t.rows else ""
         elif plan.executor == "spark":
-            decided, why = f"{name}: the kept row groups only", ""
+            decided, why = kept, ""
         else:
             columns = columns_read(t, {c for r in t.refs for c in r.columns})
-            ways = ways_to_read(t, columns, pick=PICK_ROW_GROUPS not in plan.off)
-            decided = f"{name}: {ways.rows:,} rows for {t.rows:,}: {ways.rows / t.rows:.2f} x the plan's"
+            ways = ways_to_read(t, columns, pick=plan.picks)
+            decided = f"{kept}; {ways.rows:,} rows for {t.rows:,}: {ways.rows / t.rows:.2f} x the plan's"
             counts = {"whole": len(ways.whole), "by row numbers": len(ways.numbered), "picked": len(ways.picked)}
             why = f"files: {', '.join(f'{n} {how}' for how, n in counts.items() if n)}"
-        found.append(Decision("read", decided, why))
+        figures = {"row_groups": t.groups_read, "of": t.groups_total, "files": len(t.files), "rows": t.rows}
+        found.append(Decision("read", decided, why, name, figures=figures))
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.layouts.pruning.prune import prune
+from parquetry.layouts.pruning.prune import Wanted, prune
 from parquetry.model.delta import Delta
 from parquetry.model.predicate import And, Range
 from parquetry.model.state import TableState
@@ -32,7 +32,7 @@ def files_near(store: Store, t: TableState, deltas: Sequence[Delta], changed: Se
     if not ranges:
         return None
     index = open_snapshot(store, deltas, t.schema)
-    keep = prune(index, And(tuple(ranges))).keep
+    keep = prune(Wanted(index, And(tuple(ranges))))
     return frozenset(index.paths[i] for i in np.unique(index.path_of[keep]))
 
 

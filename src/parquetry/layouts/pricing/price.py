@@ -18,9 +18,7 @@ import pyarrow as pa
 from parquetry.layouts.coding.codec import Numbers
 from parquetry.layouts.pricing.column_bytes import ColumnBytes, simulated_column_bytes
 from parquetry.layouts.pricing.priced_sample import PlacedColumn, SampledTable
-from parquetry.layouts.pruning.features import FeatureTable
-from parquetry.layouts.pruning.prune import LayoutRegions, prune
-from parquetry.layouts.pruning.regions import RegionTable, regions
+from parquetry.layouts.pruning.prune import LayoutRegions, Wanted, prune
 from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.model.layout import LayoutSpec
@@ -66,9 +64,8 @@ class PricedLayout:
     """Row groups, simulated or real, that queries are priced on."""
 
     index: SnapshotIndex
-    regions: LayoutRegions | None
+    layouts: tuple[LayoutRegions, ...]
     sizes: ColumnBytes
-    older: tuple[LayoutRegions, ...] = ()
     merged_by: tuple[str, ...] = ()  # the key, where several deltas are merged: only it may prune (3.2-5)
 
     @property
@@ -80,7 +77,7 @@ class PricedLayout:
         if self.merged_by:
             predicate = restrict(predicate, frozenset(self.merged_by))
             opaque = tuple(o for o in opaque if set(o.columns) <= set(self.merged_by))
-        keep = prune(self.index, predicate, layout=self.regions, older=self.older, opaque=opaque).keep
+        keep = prune(Wanted(self.index, predicate, self.layouts, opaque))
         groups, rows = int(np.count_nonzero(keep)), float(self.index.rows[keep].sum())
         columns = (*asked.columns, *self.merged_by) or self.index.schema.key[:1]
         return Price(groups, rows, self.sizes.of(columns, groups, rows))
@@ -106,11 +103,7 @@ def simulate(
     order = np.argsort(blocks * sample.num_rows + table.key_rank)
     starts = cut_row_groups(blocks[order], table.settings, table.rate, single=spec is None or spec.blocks == 1)
     index = _index(table, blocks[order], order, starts, filtered)
-    known = None
-    if spec is not None:
-        features = FeatureTable(spec)
-        blocks_known = features if features.features else None
-        known = LayoutRegions(_SIMULATED, spec.columns, RegionTable(regions(spec)), features=blocks_known)
+    known = () if spec is None else (LayoutRegions.of(_SIMULATED, spec),)
     sizes = stored
     if measure and sample.num_rows:
         sizes = simulated_column_bytes(sample.take(pa.array(order)), starts, table.rate, table.settings, stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,28 +12,18 @@ import numpy as np
 
 from parquetry.layouts.pruning.descriptors import BoxTable
 from parquetry.layouts.pruning.features import FeatureTable
-from parquetry.layouts.pruning.regions import RegionTable
+from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.model.box import Box
 from parquetry.model.key_ranges import KeyRange, key_ranges
-from parquetry.model.layout import EXTRA_BASE
+from parquetry.model.layout import EXTRA_BASE, LayoutSpec
 from parquetry.model.order_codes import HIGHEST, LOWEST, Bounds, codes_of
-from parquetry.model.predicate import And, Anything, IsNull, Nothing, NotNull, OneOf, Opaque, Or, Predicate, Range
+from parquetry.model.predicate import And, IsNull, Nothing, NotNull, OneOf, Opaque, Or, Predicate, Range
 from parquetry.storage.index import overlapping
 from parquetry.storage.index_reader import RowGroupTable
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.workload.boxes import to_boxes
 
-PROOFS = ("key", "minmax", "nulls", "region", "features", "boxes")
-
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-@dataclass(frozen=True, eq=False)
-class Pruned:
-    """``keep`` is True where rows might match. ``skipped_by`` counts each skipped row group at the first proof."""
-
-    keep: Mask
-    skipped_by: dict[str, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,64 +36,92 @@ class LayoutRegions:
     extra: tuple[Box, ...] = ()  # the regions of its extra blocks
     features: FeatureTable | None = None
 
+    @staticmethod
+    def of(layout_id: int, spec: LayoutSpec) -> LayoutRegions:
+        features = FeatureTable(spec)
+        known = features if features.features else None
+        return LayoutRegions(layout_id, spec.columns, RegionTable(regions(spec)), spec.extra, known)
 
-def prune(
-    index: SnapshotIndex,
-    predicate: Predicate,
-    *,
-    proofs: Sequence[str] = PROOFS,
-    layout: LayoutRegions | None = None,
-    older: Sequence[LayoutRegions] = (),
-    opaque: Sequence[Opaque] = (),
-    extra: int | None = None,
-) -> Pruned:
-    """Drops the row groups of which a proof shows that no row satisfies the predicate and the ``opaque`` conditions.
 
-    ``key``: its range of keys; ``minmax``, ``nulls``: its statistics; ``region``: its blocks' part of space under the
-    layout, holes included (PW-08); ``features``: conditions that none of its blocks' rows satisfies (WP-15); ``boxes``:
-    its precise descriptor (PW-21). ``older`` are layouts that some deltas still have (3.4-10).
-    Row groups of extra blocks are left out; with ``extra``, all but those of this one (PW-23).
-    Rows are judged as stored: on keyed tables the caller passes only conditions that hold of every version of a key.
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a query wants of a snapshot's row groups: rows that satisfy the predicate and the ``opaque`` conditions.
+
+    ``layouts`` are the table's own and those that some deltas still have (3.4-10). Row groups of extra blocks are left
+    out; with ``extra``, all but those of this one (PW-23). Rows are judged as stored: on keyed tables the caller passes
+    only conditions that hold of every version of a key.
     """
-    keep = ~index.extra if extra is None else index.block_span[0] == EXTRA_BASE + extra
-    skipped_by: dict[str, int] = {}
 
-    def skip(proof: str, might_match: Mask) -> None:
-        before = int(np.count_nonzero(keep))
-        np.logical_and(keep, might_match, out=keep)
-        skipped = before - int(np.count_nonzero(keep))
-        if skipped:
-            skipped_by[proof] = skipped
+    index: SnapshotIndex
+    predicate: Predicate
+    layouts: Sequence[LayoutRegions] = ()
+    opaque: Sequence[Opaque] = ()
+    extra: int | None = None
+    off: Collection[str] = ()  # proofs that are not to be used, be it inside another one
 
-    if "key" in proofs:
-        ranges = key_ranges(predicate, index.schema, index.blocks if extra is None else (EXTRA_BASE + extra,))
-        if ranges is not None:
-            skip("key", _within_ranges(index, ranges))
-    found = _evaluate(index, predicate, "minmax" in proofs, "nulls" in proofs)
-    if "minmax" in proofs:
-        skip("minmax", found.by_minmax)
-    if "nulls" in proofs:
-        skip("nulls", found.by_both)
-    if extra is None:
-        layouts = [*older, *([layout] if layout is not None else [])]
-        if "region" in proofs and keep.any():
-            skip("region", _by_blocks(index, layouts, lambda known: _in_regions(known, predicate)))
-        if "features" in proofs and keep.any():
-            skip("features", _by_blocks(index, layouts, lambda known: _by_features(known, predicate, opaque)))
-    if "boxes" in proofs and keep.any():
-        precise = _precise(index)
-        if precise is not None:
-            skip("boxes", precise.might_match(to_boxes(predicate).boxes))
-    return Pruned(keep, skipped_by)
+    @property
+    def all(self) -> Mask:
+        return ~self.index.extra if self.extra is None else self.index.block_span[0] == EXTRA_BASE + self.extra
 
 
-def _by_blocks(
-    index: SnapshotIndex, layouts: Sequence[LayoutRegions], might_match: Callable[[LayoutRegions], Mask | None]
-) -> Mask:
+def prune(wanted: Wanted) -> Mask:
+    """The row groups of which no proof shows that they hold no wanted row."""
+    keep = wanted.all
+    for name, proof in PROOFS.items():
+        if name not in wanted.off and keep.any():
+            might = proof(wanted)
+            keep = keep if might is None else keep & might
+    return keep
+
+
+def _by_key(w: Wanted) -> Mask | None:
+    ranges = key_ranges(w.predicate, w.index.schema, w.index.blocks if w.extra is None else (EXTRA_BASE + w.extra,))
+    return None if ranges is None else _within_ranges(w.index, ranges)
+
+
+def _by_minmax(w: Wanted) -> Mask:
+    return _evaluate(w.index, w.predicate, minmax=True, nulls=False)
+
+
+def _by_nulls(w: Wanted) -> Mask:
+    """With min/max at every leaf: of an OR that says more than one after the other."""
+    return _evaluate(w.index, w.predicate, minmax="prune_minmax" not in w.off, nulls=True)
+
+
+def _by_region(w: Wanted) -> Mask | None:
+    return _by_blocks(w, lambda known: known.table.might_match(to_boxes(w.predicate, known.columns).boxes))
+
+
+def _by_features(w: Wanted) -> Mask | None:
+    return _by_blocks(w, lambda k: None if k.features is None else k.features.might_match(w.predicate, w.opaque))
+
+
+def _by_boxes(w: Wanted) -> Mask | None:
+    precise = _precise(w.index)
+    return None if precise is None else precise.might_match(to_boxes(w.predicate).boxes)
+
+
+PROOFS: Mapping[str, Callable[[Wanted], Mask | None]] = {
+    "prune_key": _by_key,
+    "prune_minmax": _by_minmax,
+    "prune_nulls": _by_nulls,
+    "prune_region": _by_region,
+    "prune_features": _by_features,
+    "prune_boxes": _by_boxes,
+}
+"""In their order: the row group's range of keys; its smallest and largest values; its null counts; its blocks' part of
+space under the layout, holes included (PW-08); conditions that none of its blocks' rows satisfies (WP-15); its precise
+descriptor (PW-21). None says nothing."""
+
+
+def _by_blocks(w: Wanted, might_match: Callable[[LayoutRegions], Mask | None]) -> Mask | None:
     """Row groups with a block that might match, by what the layout of each delta says of its blocks."""
+    if w.extra is not None or not w.layouts:
+        return None
+    index = w.index
     keep = np.ones(len(index), bool)
     first, last = index.block_span
-    for layout in layouts:
+    for layout in w.layouts:
         # Extra blocks have no part of space, and no features, to themselves.
         mine = np.flatnonzero((index.layout == layout.layout_id) & ~index.extra)
         match = might_match(layout) if len(mine) else None
@@ -111,14 +129,6 @@ def _by_blocks(
             before = np.concatenate(([0], np.cumsum(match)))
             keep[mine] = before[last[mine] + 1] > before[first[mine]]
     return keep
-
-
-def _in_regions(layout: LayoutRegions, predicate: Predicate) -> Mask:
-    return layout.table.might_match(to_boxes(predicate, layout.columns).boxes)
-
-
-def _by_features(layout: LayoutRegions, predicate: Predicate, opaque: Sequence[Opaque]) -> Mask | None:
-    return None if layout.features is None else layout.features.might_match(predicate, opaque)
 
 
 def _precise(index: SnapshotIndex) -> BoxTable | None:
@@ -150,46 +160,23 @@ def _meets_any(table: RowGroupTable, ranges: Sequence[KeyRange]) -> list[bool]:
     return [bisect_right(his, start) < bisect_left(los, end) for start, end in pairs]
 
 
-@dataclass(frozen=True, eq=False)
-class _Might:
-    """Where a predicate might hold, by min/max alone and with null counts too; one array when these agree."""
-
-    by_minmax: Mask
-    by_both: Mask
-
-
-def _evaluate(index: SnapshotIndex, predicate: Predicate, minmax: bool, nulls: bool) -> _Might:
+def _evaluate(index: SnapshotIndex, predicate: Predicate, *, minmax: bool, nulls: bool) -> Mask:
+    """Where a predicate might hold by these statistics."""
+    size = len(index)
     match predicate:
-        case And(parts) if parts:
-            return _combine(np.logical_and, [_evaluate(index, p, minmax, nulls) for p in parts])
-        case Or(parts):
-            if not parts:
-                return _same(np.zeros(len(index), bool))
-            return _combine(np.logical_or, [_evaluate(index, p, minmax, nulls) for p in parts])
-        case And() | Anything():
-            return _same(np.ones(len(index), bool))
-        case Nothing():
-            return _same(np.zeros(len(index), bool))
-        case IsNull(column):
-            everywhere = np.ones(len(index), bool)
-            return _Might(everywhere, index.nulls(column) != 0) if nulls else _same(everywhere)
+        case And(parts) | Or(parts) if parts:
+            found = [_evaluate(index, p, minmax=minmax, nulls=nulls) for p in parts]
+            combined = np.logical_and if isinstance(predicate, And) else np.logical_or
+            return np.asarray(combined.reduce(found))
+        case Or() | Nothing():
+            return np.zeros(size, bool)
+        case IsNull(column) if nulls:
+            return np.asarray(index.nulls(column) != 0)
         case Range(column) | OneOf(column) | NotNull(column):
-            might = _by_bounds(index.bounds(column) if minmax else None, predicate, len(index))
-            if not nulls:
-                return _same(might)
-            some_value = index.nulls(column) != index.rows
-            return _same(might) if some_value.all() else _Might(might, might & some_value)
-
-
-def _same(mask: Mask) -> _Might:
-    return _Might(mask, mask)
-
-
-def _combine(operation: np.ufunc, parts: list[_Might]) -> _Might:
-    by_minmax = operation.reduce([p.by_minmax for p in parts])
-    if all(p.by_both is p.by_minmax for p in parts):
-        return _same(by_minmax)
-    return _Might(by_minmax, operation.reduce([p.by_both for p in parts]))
+            might = _by_bounds(index.bounds(column) if minmax else None, predicate, size)
+            return might & (index.nulls(column) != index.rows) if nulls else might
+        case _:
+            return np.ones(size, bool)
 
 
 def _by_bounds(bounds: Bounds | None, leaf: Range | OneOf | NotNull, size: int) -> Mask:

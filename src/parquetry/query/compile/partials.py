@@ -11,7 +11,6 @@ from parquetry.query.compile.aggregates import normal, sum_of
 from parquetry.query.compile.plain_select import LocalPlan, Planner, Refusal
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
 from parquetry.workload.coercion import MAX_PRECISION, decimal, decimal_of, is_numeric
-from parquetry.workload.sql_text import parse_query
 
 PARTIALS = "__partials"
 """The view over the workers' rows that the final statement reads."""
@@ -51,11 +50,12 @@ class PartialPlan:
         return " ".join(parts)
 
 
-def plan_in_parts(sql: str, table: str, schema: TableSchema, local: LocalPlan, rows: int) -> PartialPlan | Refusal:
+def plan_in_parts(
+    query: exp.Query | None, sql: str, table: str, schema: TableSchema, local: LocalPlan, rows: int
+) -> PartialPlan | Refusal:
     """The two parts of a grouped query that reads at most ``rows`` rows, or why it has none."""
     if not local.aggregated:
         return Refusal("it returns rows as they are")
-    query = parse_query(sql)
     assert isinstance(query, exp.Select)
     try:
         return _Parts(Planner(query, table, schema, sql), local, rows).plan()

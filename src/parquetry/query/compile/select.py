@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -11,6 +12,7 @@ from parquetry.query.compile.grouped import GroupExpressions, RowExpressions, ha
 from parquetry.query.compile.scope import Field, Relation, Scope
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
 
+_SETS = re.compile(r"^GROUP BY (.*, )?(ROLLUP|CUBE|GROUPING SETS) \(", re.S)
 _READ_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct"}
 _READ_ARGS |= {"with_", "kind"}
 
@@ -58,9 +60,11 @@ class SelectCompiler:
             parts.append(f"FROM {self.relation.sql}")
         parts += [where] if where else []
         parts += [group_text] if group_text else []
+        # Of no rows, Spark makes no grand total where there are grouping sets.
+        conditions = ["count(*) > 0"] if _SETS.search(group_text) else []
         if having := args.get("having"):
-            condition = expressions.boolean(self._without_aliases(having.this, prefer_output=False))
-            parts.append(f"HAVING {condition.sql}")
+            conditions.append(expressions.boolean(self._without_aliases(having.this, prefer_output=False)).sql)
+        parts += [f"HAVING {' AND '.join(conditions)}"] if conditions else []
         if order := args.get("order"):
             parts.append(
                 "ORDER BY " + ", ".join(self._ordered(o, outputs, texts, expressions) for o in order.expressions)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -16,8 +17,8 @@ from parquetry.query.compile.plain_select import LocalPlan, Refusal
 from parquetry.query.compile.whole import WholeQuery
 from parquetry.query.local.held_rows import HotFiles
 from parquetry.query.local.prepared import Held, Prepared, run
-from parquetry.query.local.reader import NAME as PICK_ROW_GROUPS
 from parquetry.query.local.reader import Source, measured, source_of
+from parquetry.query.planning.bind import BoundQuery
 from parquetry.query.planning.damage import find_damage
 from parquetry.query.planning.plan import Plan, TablePlan
 from parquetry.spark import machine_memory
@@ -25,8 +26,8 @@ from parquetry.storage.merge import merge_sql, quote
 from parquetry.storage.store import Store
 from parquetry.views.project import visible_columns, visible_rows
 
-PUSH_KEY_FILTER = "push_key_filter"
 _MANY_ROWS = 100_000  # of a result
+_MOST_FIGURES = 64  # of one text, over as many states of its tables
 _MOST_READY = 8  # sets of statements that were prepared for later
 _CORES = os.cpu_count() or 1
 
@@ -51,6 +52,8 @@ class LocalExecutor:
         self._connections: dict[int, Any] = {}
         self._per_thread = threading.local()
         self._ready: list[Prepared] = []
+        # What plans read, by the first run of each; files never change, so it is the same in any other.
+        self._read: WeakKeyDictionary[BoundQuery, dict[Hashable, dict[str, int]]] = WeakKeyDictionary()
         self.hot = HotFiles(store, lambda: self._connect(1).cursor())
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
@@ -79,7 +82,7 @@ class LocalExecutor:
             if plan.wanted == "auto" and (full or isinstance(local, WholeQuery)):
                 raise LeftToSpark(first) from e
             raise QueryError(f"the query failed: {first}") from e
-        return table.rename_columns(local.schema.names).cast(local.schema), plan.read
+        return table.rename_columns(local.schema.names).cast(local.schema), self.read_by(plan)
 
     def statements(self) -> Prepared:
         """For statements that are prepared now and run later, by any thread."""
@@ -100,30 +103,30 @@ class LocalExecutor:
             text = self._text(plan, hot, sources)
             with suppress(duckdb.Error), statements.lock:  # a query will tell what is wrong
                 statements.get(text, [h for s in sources for h in s.held])
-                plan.read.update(measured(None, sources, self._store))
+                self.read_by(plan).update(measured(None, sources, self._store))
 
     def _text(self, plan: Plan, hot: Mapping[str, list[Held]], sources: list[Source]) -> str:
         """The statement; what it reads is added to ``sources``."""
 
         def scan(t: TablePlan, columns: Sequence[str]) -> Source:
-            pick = PICK_ROW_GROUPS not in plan.off
-            sources.append(source_of(t, columns, self._store, pick=pick, hot=hot, name=f"__picked_{len(sources)}"))
+            name = f"__picked_{len(sources)}"
+            sources.append(source_of(t, columns, self._store, pick=plan.picks, hot=hot, name=name))
             return sources[-1]
 
         return local_statement(plan, scan)
 
     def _execute(self, text: str, sources: Sequence[Source], plan: Plan) -> pa.Table:
-        """Runs the statement. ``plan.read`` is filled with what it read, unless an earlier run of the plan did.
+        """Runs the statement, and notes what it read unless an earlier run of the plan did.
 
         DuckDB binds a relation's text twice and tells what it read. Executed at once it is bound once, but its rows are
         copied once more and no figures are left: that is for few rows whose figures are known.
         """
-        read, held = plan.read, [h for s in sources for h in s.held]
+        read, held = self.read_by(plan), [h for s in sources for h in s.held]
         at_once = all(s.counted for s in sources) or read.get("rows_out", _MANY_ROWS) < _MANY_ROWS
         threads = 1 if sources and all(s.small for s in sources) else _CORES
         table: pa.Table
         cursor = None
-        if held and plan.uses.times > 1:
+        if held and plan.times > 1:
             table = self._from_memory(text, held)
         else:
             cursor = self._cursor(threads, profiled=not at_once)
@@ -145,6 +148,14 @@ class LocalExecutor:
                     finally:
                         ready.lock.release()
         return own.run(text, held)
+
+    def read_by(self, plan: Plan) -> dict[str, int]:
+        """The figures of a plan over these deltas; empty before its first run."""
+        mine = self._read.setdefault(plan.bound, {})
+        key = plan.off, tuple(t.delta_ids for t in plan.tables.values())
+        if key not in mine and len(mine) >= _MOST_FIGURES:
+            mine.clear()
+        return mine.setdefault(key, {})
 
     def close(self) -> None:
         self.hot.close()
@@ -201,29 +212,26 @@ def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], Sourc
     """
     local = plan.bound.local
     if isinstance(local, WholeQuery):
-        return local.sql({m.number: f"({_rows(plan.tables[m.table], m.columns, scan, None)})" for m in local.mentions})
+        return local.sql({m.number: f"({_rows(plan.tables[m.table], m.columns, scan)})" for m in local.mentions})
     assert isinstance(local, LocalPlan)
     by_id = {t.state.table_id: t for t in plan.tables.values()}
     joined = [(by_id.pop(j.table_id), j) for j in local.joined]
     (own,) = by_id.values()
-    filtered = None if PUSH_KEY_FILTER in plan.off else local.key_filter(own.state.schema)
-    rows = _rows(own, local.columns, scan, filtered)
+    rows = _rows(own, local.columns, scan)
     for t, j in joined:
         named = [column for column, _ in j.columns]
         listed = ", ".join(f"{quote(column)} AS {quote(name)}" for column, name in j.columns)
-        rows = f"SELECT * FROM ({rows}) CROSS JOIN (SELECT {listed} FROM ({_rows(t, named, scan, None)}))"
+        rows = f"SELECT * FROM ({rows}) CROSS JOIN (SELECT {listed} FROM ({_rows(t, named, scan)}))"
     return local.sql(f"({rows})")
 
 
-def _rows(
-    t: TablePlan, named: Sequence[str], scan: Callable[[TablePlan, Sequence[str]], Source], filtered: str | None
-) -> str:
-    """The rows of a table as a query sees them; ``filtered`` is a condition on the key."""
+def _rows(t: TablePlan, named: Sequence[str], scan: Callable[[TablePlan, Sequence[str]], Source]) -> str:
+    """The rows of a table as a query sees them."""
     columns = columns_read(t, named)
     source = scan(t, columns)
     rows = source.sql
     if not source.merged:
-        rows = f"(SELECT * FROM ({rows}) WHERE {filtered})" if filtered else f"({rows})"
+        rows = f"(SELECT * FROM ({rows}) WHERE {t.key_filter})" if t.key_filter else f"({rows})"
         rows = merge_sql(t.state.schema, rows, columns=columns)
     return visible_sql(t, rows, named) if t.state.view is not None else rows
 

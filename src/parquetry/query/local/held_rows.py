@@ -36,8 +36,6 @@ from parquetry.storage.row_groups import ROW_NUMBER
 from parquetry.storage.snapshot_index import data_files, open_snapshot
 from parquetry.storage.store import Store
 
-NAME = "hold_rows"
-
 _MOST_ROWS = 1 << 19  # that a query reads; several threads are sooner done with more
 _MOST_PIECES = 32  # and of how many pieces
 _MOST_PIECE_BYTES = 32 << 20  # of memory
@@ -74,7 +72,7 @@ class HotFiles:
     def of(self, plan: Plan, *, asked: bool = True) -> dict[str, list[Held]]:
         """What holds the plan's rows, by the paths of their files; nothing unless all are there. ``asked``: someone
         asked for them, and what is not there will be copied if that happens again."""
-        if NAME in plan.off or not 0 < plan.rows <= _MOST_ROWS:
+        if not plan.holds or not 0 < plan.rows <= _MOST_ROWS:
             return {}
         tables = plan.tables.values()
         pieces = {piece: t for t in tables for piece in t.pieces}

@@ -29,8 +29,6 @@ from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups, row_group_sizes
 from parquetry.storage.store import Store
 
-NAME = "pick_row_groups"
-
 BEYOND_PLAN = 0.1
 """So much more than the kept rows may be read of a file to read it whole: DuckDB's own reader is the fastest."""
 

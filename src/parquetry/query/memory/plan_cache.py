@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from parquetry.storage.cache import Cache
 
 _MOST_BYTES = 64 << 20  # of plans, and again of bound texts
 _MOST_NEXT = 128  # plans that are made before they are asked for: some 2 ms each
+_OFTEN = 8  # times that a query is asked for
 _BYTES = 64 << 10  # a small plan or bound text, roughly
 
 
@@ -26,6 +27,7 @@ class Planned:
         self._trusted = trusted
         self._bound = Cache(_MOST_BYTES)
         self._plans: OrderedDict[tuple[Hashable, Hashable], Plan] = OrderedDict()
+        self._times: Counter[tuple[Hashable, Hashable]] = Counter()  # that each kept plan was asked for
         self._next: dict[tuple[Hashable, Hashable], Plan] = {}
         self._looked: Any = None  # for what ``waiting`` looked at last
         self._bytes = 0
@@ -43,11 +45,13 @@ class Planned:
             if plan is None:
                 return None
             self._plans.move_to_end(key)
+            self._times[key] += 1
             coming = self._next.get(key)
             if coming is not None and not plan.reads(snapshot) and coming.reads(snapshot):
                 self._bytes += _weight(coming) - _weight(plan)
                 plan = self._plans[key] = self._next.pop(key)
-        return plan.at(snapshot)
+            times = self._times[key]
+        return replace(plan.at(snapshot), times=times)
 
     def keep(self, asked: Hashable, plan: Plan) -> None:
         if plan.executor != "local":
@@ -56,16 +60,19 @@ class Planned:
         with self._lock:
             before = self._plans.pop(key, None)
             self._plans[key] = replace(plan, snapshot=Snapshot(plan.snapshot.state))
+            self._times[key] = max(self._times[key], 1)
             self._bytes += _weight(plan) - (0 if before is None else _weight(before))
             while self._bytes > _MOST_BYTES:
-                self._bytes -= _weight(self._plans.popitem(last=False)[1])
+                gone, least = self._plans.popitem(last=False)
+                self._bytes -= _weight(least)
+                del self._times[gone]
 
     def waiting(self, snapshot: Snapshot) -> list[tuple[Hashable, Plan]]:
         """Of those that were asked often, the latest for which no plan reads at ``snapshot`` yet. What was kept for any
         other is forgotten."""
         shown = {name: snapshot.ids(name) for name in snapshot.state.tables}
         with self._lock:
-            often = [key for key, plan in self._plans.items() if plan.uses.often][-_MOST_NEXT:]
+            often = [key for key in self._plans if self._times[key] > _OFTEN][-_MOST_NEXT:]
             if self._looked == (shown, snapshot.choices, len(often)):
                 return []
             coming = self._next.items()

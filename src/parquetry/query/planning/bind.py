@@ -48,7 +48,7 @@ class BoundQuery:
     written: str | Callable[[], str]
     refs: tuple[TableRef, ...]
     local: LocalPlan | WholeQuery | Refusal
-    tree: exp.Query | None = None  # of the text; whoever takes it apart has it alone
+    tree: exp.Query | None = None  # of the text; nobody changes it
     doubt: str = ""  # why the text was not taken apart, or its constants are not trusted; then nothing is skipped
     relations: Counter[str] | None = None  # how often the text names each relation, lowered; None: our own words
     _found: dict[Hashable, Any] = field(default_factory=dict)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,43 +15,75 @@ from parquetry.model.state import TableState
 from parquetry.model.view import ROWS
 from parquetry.query.planning.bind import BoundQuery, TableRef
 from parquetry.query.planning.snapshots import Snapshot
-from parquetry.storage.snapshot_index import SnapshotIndex
-
-if TYPE_CHECKING:
-    from parquetry.query.planning.split_plan import SplitPlan
-
+from parquetry.query.planning.split_plan import SplitPlan
+from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
+from parquetry.storage.store import Store
 
 PIECE_ROWS = 1 << 15
 Piece = tuple[str, int]
 """A file's path, and a number: of its row groups, those that start within so many times ``PIECE_ROWS``."""
 
 
+Outcome = Literal["chosen", "considered", "refused", "off"]
+
+
 @dataclass(frozen=True)
 class Decision:
-    """One rule's decision, in words."""
+    """What one rule decided about one table, view or executor: in words, and as data."""
 
     rule: str
     decided: str
     why: str = ""
+    about: str = ""
+    outcome: Outcome = "chosen"
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """What is read of one table. Row groups are the units of skipping; ``files`` those that hold a kept one."""
+    """What is read of one table. Row groups are the units of skipping; ``files`` those that hold a kept one.
+
+    ``masks`` are the row groups that each reference of the query needs; ``keep`` those that are read.
+    """
 
     state: TableState
     deltas: tuple[Delta, ...]
     refs: tuple[TableRef, ...]
-    groups_total: int = 0
-    groups_read: int = 0
-    rows: int = 0  # in the kept row groups
-    bytes: int = 0  # of the kept row groups, all columns
-    files: frozenset[str] = frozenset()
-    index: SnapshotIndex | None = None
-    keep: Mask | None = None  # the kept row groups of ``index``
-    skipped_by: dict[str, int] = field(default_factory=dict)
+    index: SnapshotIndex | None = None  # None without deltas
+    masks: tuple[Mask, ...] = ()
+    keep: Mask | None = None
+    skipped_by: Mapping[str, int] = field(default_factory=dict)  # row groups, by the rule that skipped them first
     merge: bool = False  # equal keys of several deltas must become one row
+    key_filter: str | None = None  # a condition on the key, for rows that are not merged yet
     stored: bool = False  # of a view: the query was rewritten to name what is stored, not what the view shows
+
+    @property
+    def usable(self) -> frozenset[str]:
+        """The columns whose stored values hold of every version of a row: conditions on them can skip."""
+        return frozenset(self.state.schema.key if self.merge else self.state.schema.names)
+
+    @cached_property
+    def groups_total(self) -> int:
+        return 0 if self.index is None else int(np.count_nonzero(~self.index.extra))
+
+    @cached_property
+    def groups_read(self) -> int:
+        return 0 if self.keep is None else int(np.count_nonzero(self.keep))
+
+    @cached_property
+    def rows(self) -> int:
+        """In the kept row groups."""
+        return 0 if self.index is None else int(self.index.rows[self.keep].sum())
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of the kept row groups, all columns."""
+        return 0 if self.index is None else int(self.index.bytes[self.keep].sum())
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        index = self.index
+        return frozenset() if index is None else frozenset(index.paths[i] for i in np.unique(index.path_of[self.keep]))
 
     def stored_columns(self, named: Iterable[str]) -> set[str]:
         """The stored columns that the columns a query names are read from."""
@@ -61,10 +93,17 @@ class TablePlan:
         hidden = {ROWS} if view.spec.hides_rows else set()
         return set(named) | hidden if self.stored else view.spec.stored_for(set(named))
 
+    def narrowed(self, rule: str, masks: Sequence[Mask]) -> TablePlan:
+        """The same table with only what ``masks`` leave of it; what that skips is the rule's merit."""
+        keep = masks[0] if len(masks) == 1 else np.logical_or.reduce(masks)
+        skipped = self.groups_read - int(np.count_nonzero(keep))
+        by = {**self.skipped_by, rule: skipped} if skipped else self.skipped_by
+        return replace(self, masks=tuple(masks), keep=keep, skipped_by=by)
+
     def whole(self) -> TablePlan:
         """The same table with nothing skipped."""
-        files = frozenset(f.path for d in self.deltas for f in d.files if not f.extra)
-        return replace(self, files=files, groups_read=self.groups_total, keep=None, skipped_by={})
+        keep = None if self.index is None else ~self.index.extra
+        return replace(self, masks=() if keep is None else (keep,) * len(self.refs), keep=keep, skipped_by={})
 
     def row_groups(self) -> dict[str, list[int]]:
         """The ordinals of the kept row groups in each file, in the files' order."""
@@ -126,36 +165,43 @@ class TablePlan:
         return max(1, len(used)) / len(self.state.schema.columns)
 
 
-@dataclass
-class Uses:
-    """How often a query was asked, at this QT and at earlier ones."""
-
-    times: int = 0
-
-    @property
-    def often(self) -> bool:
-        return self.times > 8
+def read_whole(
+    snapshot: Snapshot, state: TableState, refs: tuple[TableRef, ...], store: Store, *, stored: bool = False
+) -> TablePlan:
+    """A table of which nothing is skipped, with equal keys merged."""
+    deltas = snapshot.deltas(state)
+    index = open_snapshot(store, deltas, state.schema) if deltas else None
+    merge = state.schema.keyed and len(deltas) > 1
+    return TablePlan(state, deltas, refs, index, merge=merge, stored=stored).whole()
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
+    """A query as far as it is decided how to answer it. Without any rule it is right, and reads everything."""
+
     bound: BoundQuery
     snapshot: Snapshot
-    tables: dict[str, TablePlan]
+    store: Store
+    tables: Mapping[str, TablePlan]
     off: frozenset[str]
     wanted: str  # auto, local or spark
-    executor: str = ""
+    splits: int | None = None  # how many the user wants
+    executor: str = "spark"
     decisions: tuple[Decision, ...] = ()
     view: str | None = None  # the view that answers instead of the table
     asked: BoundQuery | None = None  # the user's own query, when a view answers it
     chosen_rows: int = 0  # to read, when this view or table was chosen
-    uses: Uses = field(default_factory=Uses)
+    picks: bool = False  # of a file only the kept row groups are read, where that is sooner done
+    holds: bool = False  # rows may come from memory
+    times: int = 1  # that the query was asked for, with this one
     plan_ms: float = 0.0
-    read: dict[str, int] = field(default_factory=dict)  # by the first local run; files never change, so by any other
     scan: SplitPlan | None = None  # how Spark's part is cut for scan workers
 
-    def decide(self, rule: str, decided: str, why: str = "", **changes: Any) -> Plan:
-        return replace(self, decisions=(*self.decisions, Decision(rule, decided, why)), **changes)
+    def decide(self, decision: Decision, **changes: Any) -> Plan:
+        return replace(self, decisions=(*self.decisions, decision), **changes)
+
+    def with_table(self, name: str, table: TablePlan) -> Plan:
+        return replace(self, tables={**self.tables, name: table})
 
     def at(self, snapshot: Snapshot) -> Plan:
         """The same plan for a reader of ``snapshot``, which may show it other deltas."""

@@ -6,9 +6,9 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from parquetry.errors import QueryError
 from parquetry.query.compile.plain_select import Refusal
-from parquetry.query.planning.plan import Plan
+from parquetry.query.planning.plan import Decision, Plan
+from parquetry.query.planning.rule import Rule
 
 NAME = "local"
 
@@ -21,25 +21,24 @@ _SPARK_FLOOR_S = 0.2
 WORKER_FLOOR_S = 0.25  # what Python workers add to a Spark job, before they read as fast as a local core
 
 
-def choose_executor(plan: Plan) -> Plan:
+def _apply(plan: Plan) -> Plan:
     """The user's choice; else local whenever it can run the plan and is expected to be sooner done than Spark."""
     local = plan.bound.local
-    refused = local.reason if isinstance(local, Refusal) else ""
-    if plan.wanted == "local" and refused:
-        raise QueryError(f"the local executor cannot run this query: {refused}. Use executor 'auto' or 'spark'")
     if plan.wanted != "auto":
-        return plan.decide("executor", plan.wanted, "as asked", executor=plan.wanted)
-    if refused:
-        return plan.decide("executor", "spark", refused, executor="spark")
-    if NAME in plan.off:
-        return plan.decide("executor", "spark", "rule 'local' is off", executor="spark")
+        return plan.decide(Decision(NAME, plan.executor, "as asked", plan.executor))
+    if isinstance(local, Refusal):
+        return plan.decide(Decision(NAME, "spark", local.reason, "local", "refused"))
     size = plan.bytes_estimate
     local_s = _LOCAL_FLOOR_S + size / (LOCAL_BYTES_PER_CORE_S * (os.cpu_count() or 1))
     workers_s = WORKER_FLOOR_S + size / (LOCAL_BYTES_PER_CORE_S * spark_cores())
     spark_s = _SPARK_FLOOR_S + min(workers_s, size / (SPARK_BYTES_PER_CORE_S * spark_cores()))
     chosen = "local" if local_s <= spark_s else "spark"
     why = f"about {size:,} bytes: local {local_s * 1e3:.0f} ms, Spark {spark_s * 1e3:.0f} ms expected"
-    return plan.decide("executor", chosen, why, executor=chosen)
+    figures = {"bytes": size, "local_ms": local_s * 1e3, "spark_ms": spark_s * 1e3}
+    return plan.decide(Decision(NAME, chosen, why, chosen, figures=figures), executor=chosen)
+
+
+LOCAL = Rule(NAME, "runs the query in this process where that gives Spark's answer sooner", _apply)
 
 
 def spark_cores() -> int:

@@ -16,7 +16,8 @@ from parquetry.model.predicate import restrict
 from parquetry.query.compile.partials import PartialPlan, plan_in_parts
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.whole import WholeQuery
-from parquetry.query.planning.plan import Plan, TablePlan
+from parquetry.query.planning.plan import Decision, Plan, TablePlan
+from parquetry.query.planning.rule import Rule
 from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.query.rules.executor import (
     LOCAL_BYTES_PER_CORE_S,
@@ -32,7 +33,6 @@ from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 from parquetry.storage.row_groups import ROW_NUMBER
 from parquetry.storage.snapshot_index import SnapshotIndex
-from parquetry.storage.store import Store
 
 NAME = "scan_workers"
 
@@ -40,18 +40,16 @@ NAME = "scan_workers"
 _ROUND_BYTES, _NODE_BYTES = 100e3, 10e3
 
 
-def cut_for_workers(plan: Plan, store: Store, asked: int | None) -> Plan:
-    """Adds a scan plan for queries that Spark runs; ``asked`` is the caller's number of splits."""
+def _apply(plan: Plan) -> Plan:
+    """Adds how the query is cut, if Spark runs it."""
     if plan.executor != "spark":
         return plan
-    if NAME in plan.off:
-        return plan.decide("scan", "Spark's own reader", f"rule '{NAME}' is off")
-    if asked is not None and asked < 1:
-        raise QueryError(f"the number of splits must be at least 1, not {asked}")
+    if plan.splits is not None and plan.splits < 1:
+        raise QueryError(f"the number of splits must be at least 1, not {plan.splits}")
     started = time.perf_counter()
-    parts = _parts(plan, store, asked)
+    parts, asked = _parts(plan), plan.splits
     if isinstance(parts, Refusal):
-        return plan.decide("scan", "Spark's own reader", parts.reason)
+        return plan.decide(Decision(NAME, "Spark's own reader", parts.reason, outcome="refused"))
     ((name, t),) = plan.tables.items()
     assert t.index is not None
     assert t.keep is not None
@@ -64,7 +62,7 @@ def cut_for_workers(plan: Plan, store: Store, asked: int | None) -> Plan:
         wish = Wish(most, min_size=settings.min_split_bytes / t.column_share)
         precision = Precision(round_size=_ROUND_BYTES / t.column_share, node_size=_NODE_BYTES / t.column_share)
     schema = t.state.schema
-    index = DeltaIndex(t.index, t.deltas, store, t.keep)
+    index = DeltaIndex(t.index, t.deltas, plan.store, t.keep)
     shorten = shorten_columns([schema.column(k).arrow for k in schema.key])
     ranges = _ranges(t, t.index, t.keep)
     splits = cut_into_splits(index, ranges, wish, precision, shorten)
@@ -82,12 +80,16 @@ def cut_for_workers(plan: Plan, store: Store, asked: int | None) -> Plan:
     )
     read = index.rounds_read, index.nodes_read
     scan = SplitPlan(ranges, splits, precision.theta, tuple(tasks), parts, *read, spent)
-    return plan.decide("scan", decided, why, scan=scan)
+    figures = {"splits": len(tasks), "estimated_skew": splits.skew, "nodes_read": index.nodes_read, "ms": spent}
+    return plan.decide(Decision(NAME, decided, why, name, figures=figures), scan=scan)
 
 
-def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | Refusal:
+SCAN_WORKERS = Rule(NAME, "cuts a large scan into even splits, each read by one worker with DuckDB", _apply)
+
+
+def _parts(plan: Plan) -> PartialPlan | None | Refusal:
     """What workers compute (None: rows), or why Spark's own reader is taken."""
-    local = plan.bound.local
+    local, asked = plan.bound.local, plan.splits
     if isinstance(local, Refusal):
         return local
     if isinstance(local, WholeQuery) or local.joined:
@@ -99,7 +101,7 @@ def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | 
         return Refusal("there is nothing to read")
     if t.state.view is not None:
         return Refusal("it reads a view")
-    if not store.local:
+    if not plan.store.local:
         return Refusal("workers read local storage roots only")
     if ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
         return Refusal(f"a column is called {ROW_NUMBER}, which workers call the number of a row in its file")
@@ -107,7 +109,7 @@ def _parts(plan: Plan, store: Store, asked: int | None) -> PartialPlan | None | 
         return Refusal(f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers")
     if unsplittable := _mixed(t, t.index, t.keep):
         return Refusal(unsplittable)
-    parts = plan_in_parts(plan.bound.sql, next(iter(plan.tables)), t.state.readable, local, t.rows)
+    parts = plan_in_parts(plan.bound.tree, plan.bound.sql, t.state.name, t.state.readable, local, t.rows)
     if isinstance(parts, PartialPlan):
         return parts
     if asked is None or local.aggregated or local.limit is not None:

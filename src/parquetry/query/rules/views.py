@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,8 +13,12 @@ from parquetry.model.state import TableState
 from parquetry.query.compile.over_view import plan_over_view
 from parquetry.query.compile.plain_select import LocalPlan, Refusal
 from parquetry.query.planning.bind import BoundQuery, TableRef, table_refs
-from parquetry.query.planning.plan import Decision, Plan, TablePlan
+from parquetry.query.planning.plan import Decision, Plan, read_whole
+from parquetry.query.planning.rule import Rule, apply_rules
 from parquetry.query.planning.snapshots import ViewOver
+from parquetry.query.rules.extra import EXTRA_BLOCKS
+from parquetry.query.rules.merge import SKIP_MERGE
+from parquetry.query.rules.prune import PRUNING
 from parquetry.views.asked import Asked, NoMatch, shown, take_apart, written
 from parquetry.views.match import Match, as_text, match_view
 from parquetry.views.normalize import text_of
@@ -24,8 +28,8 @@ from parquetry.workload.simplify import both
 NAME = "views"
 _PRICED = 3  # matching views, the smallest ones, whose cost is looked up in the index
 
-Price = Callable[[Plan], Plan]
-"""Completes a plan as far as its cost is known from the index: merged or not, and pruned."""
+PRICING = (SKIP_MERGE, *PRUNING, EXTRA_BLOCKS)
+"""The rules after which a plan's cost is known from the index."""
 
 
 @dataclass(frozen=True)
@@ -35,50 +39,49 @@ class _Candidate:
     rows: int  # to read
 
 
-def choose_view(plan: Plan, price: Price) -> Plan:
+def _apply(plan: Plan) -> Plan:
     """The query over the view with the fewest rows to read, when those are fewer than the tables'; else as it is.
 
-    Either way the plan is priced.
+    The plan is priced already; one over a view is priced here, in the same way.
     """
-    tables = [t.state for t in plan.tables.values()]
-    views = list(dict.fromkeys(v for t in tables for v in plan.snapshot.views_over(t)))
+    views = list(dict.fromkeys(v for t in plan.tables.values() for v in plan.snapshot.views_over(t.state)))
     if not views:
-        return price(plan)
-    itself = "the table itself" if len(tables) == 1 else "the tables themselves"
-    if NAME in plan.off:
-        return price(plan.decide(NAME, itself, f"rule '{NAME}' is off"))
+        return plan
+    itself = "the table itself" if len(plan.tables) == 1 else "the tables themselves"
     asked = _asked(plan)
     if isinstance(asked, NoMatch):
-        return price(plan.decide(NAME, itself, str(asked)))
+        return plan.decide(Decision(NAME, itself, str(asked), outcome="refused"))
     found, told = _matches(plan, asked, views)
-    own = price(plan)
-    if not found:
-        return _told(plan, own, told)
     candidates = [
-        _Candidate(v.view, match, v.rows if v.whole else price(_read_by(plan, v.view, match)).rows)
+        _Candidate(v.view, match, v.rows if v.whole else apply_rules(_read_by(plan, v.view, match), PRICING).rows)
         for v, match in found[:_PRICED]
     ]
     candidates.sort(key=lambda c: (c.rows, c.view.name))
-    least = own.rows
+    least = plan.rows
     chosen: tuple[_Candidate, Plan] | None = None
     for c in candidates:
+        figures = {"rows": c.rows, "instead_of": least}
         if chosen is not None or c.rows >= least:
             other = f"{chosen[0].view.name} has {chosen[0].rows:,}" if chosen else f"{itself} {least:,}"
             why = f"{c.rows:,} rows to read, {other}"
-            told.append(Decision(NAME, f"matched, not chosen: {c.view.name}", why))
+            told.append(Decision(NAME, f"matched, not chosen: {c.view.name}", why, c.view.name, "considered", figures))
             continue
         try:
             chosen = c, _over(plan, c.view, c.match)
             why = f"{c.rows:,} rows to read instead of {least:,}"
-            told.insert(0, Decision(NAME, f"chosen: {c.view.name}", why))
+            told.insert(0, Decision(NAME, f"chosen: {c.view.name}", why, c.view.name, figures=figures))
         except NoMatch as e:
-            told.append(Decision(NAME, f"not matched: {c.view.name}", str(e)))
+            told.append(Decision(NAME, f"not matched: {c.view.name}", str(e), c.view.name, "refused"))
     for v, _ in found[_PRICED:]:
         why = f"{v.rows:,} rows, more than others that match"
-        told.append(Decision(NAME, f"matched, not chosen: {v.view.name}", why))
+        told.append(Decision(NAME, f"matched, not chosen: {v.view.name}", why, v.view.name, "considered"))
     if chosen is None:
-        return _told(plan, own, told)
-    return price(replace(chosen[1], decisions=(*plan.decisions, *told)))
+        return replace(plan, decisions=(*plan.decisions, *told))
+    # What was decided about the tables is no longer of interest.
+    return apply_rules(replace(chosen[1], decisions=(plan.decisions[0], *told)), PRICING)
+
+
+VIEWS = Rule(NAME, "answers from the view with the fewest rows to read", _apply)
 
 
 def _asked(plan: Plan) -> Asked | NoMatch:
@@ -88,7 +91,7 @@ def _asked(plan: Plan) -> Asked | NoMatch:
         if plan.bound.tree is None or plan.bound.doubt:
             return NoMatch(plan.bound.doubt)
         try:
-            return take_apart(plan.bound.tree, named)
+            return take_apart(plan.bound.tree.copy(), named)
         except NoMatch as e:
             return NoMatch(str(e))  # without the frames that it came through: they hold the snapshot
 
@@ -112,16 +115,10 @@ def _matches(
         if not v.ready:
             match = NoMatch("it is still being filled")
         if isinstance(match, NoMatch):
-            told.append(Decision(NAME, f"not matched: {v.view.name}", str(match)))
+            told.append(Decision(NAME, f"not matched: {v.view.name}", str(match), v.view.name, "refused"))
         else:
             found.append((v, match))
     return sorted(found, key=lambda f: (f[0].rows, f[0].view.name)), told
-
-
-def _told(plan: Plan, priced: Plan, told: Sequence[Decision]) -> Plan:
-    """The priced plan, in which these decisions come before those of pricing it."""
-    before = len(plan.decisions)
-    return replace(priced, decisions=(*plan.decisions, *told, *priced.decisions[before:]))
 
 
 def _read_by(plan: Plan, view: TableState, match: Match) -> Plan:
@@ -176,10 +173,11 @@ def _with_columns(ref: TableRef, match: Match, local: LocalPlan) -> TableRef:
 def _with_tables(plan: Plan, view: TableState, match: Match, refs: tuple[TableRef, ...]) -> Plan:
     """``view`` is as it is now; a match may be older and knows only how it is defined."""
     own = tuple(r for r in refs if r.table == view.name)
-    tables = {view.name: TablePlan(view, plan.snapshot.deltas(view), own, stored=True)}
+    tables = {view.name: read_whole(plan.snapshot, view, own, plan.store, stored=True)}
     for name, t in plan.tables.items():
         if t.state.table_id not in match.known.tables:
-            tables[name] = replace(t, refs=tuple(r for r in refs if r.table == name))
+            own = tuple(r for r in refs if r.table == name)
+            tables[name] = read_whole(plan.snapshot, t.state, own, plan.store, stored=t.stored)
     return replace(plan, tables=tables)
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from parquetry.model.types import arrow_type
 from parquetry.query.compile.partials import PARTIALS
 from parquetry.query.compile.plain_select import LocalPlan
-from parquetry.query.local.executor import PUSH_KEY_FILTER, columns_read, visible_sql
+from parquetry.query.local.executor import columns_read, visible_sql
 from parquetry.query.local.reader import duck_type
 from parquetry.query.planning.plan import Plan, TablePlan
 from parquetry.query.planning.split_plan import SplitPlan
@@ -78,8 +78,7 @@ def job_of(plan: Plan, scan: SplitPlan, store: Store) -> ScanJob:
     names = columns_read(t, local.columns)
     rows = f"({_SOURCE})"
     if t.merge:
-        filtered = None if PUSH_KEY_FILTER in plan.off else local.key_filter(t.state.schema)
-        rows = f"(SELECT * FROM {rows} WHERE {filtered})" if filtered else rows
+        rows = f"(SELECT * FROM {rows} WHERE {t.key_filter})" if t.key_filter else rows
         rows = f"({merge_sql(t.state.schema, rows, columns=names)})"
     if t.state.view is not None:
         rows = f"({visible_sql(t, rows[1:-1], local.columns)})"
