@@ -104,9 +104,8 @@ def test_what_is_often_asked_is_planned_and_prepared_before_the_qt_moves(pair: t
         reader._engine.follower.look()
         assert _ask(reader)[0] == total - n, "nothing of it is seen"
         (coming,) = reader._engine._planned._next.values()
-        assert reader._engine._local.read_by(coming)["rows_scanned"] == len(coming.tables["t"].deltas), (
-            "all is known of its first run"
-        )
+        read = reader._engine._local.read_by(coming)
+        assert read["rows_scanned"] == len(coming.tables["t"].deltas), "all is known of its first run"
         _advance(writer)
         result = reader.sql(QUERY, executor="local")
         assert result.plan.tables["t"] is coming.tables["t"]
