@@ -17,6 +17,7 @@ from sqlglot import exp
 from parquetry.model.schema import Column, TableSchema
 from parquetry.views.equal import Equal
 from parquetry.views.normalize import conjuncts, key_of, normal, text_of
+from parquetry.workload.plain_select import NotPlain, as_select, groups_in, items_in, kind_of, tables_in
 
 _READ_ARGS = {
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "kind",
@@ -26,7 +27,7 @@ _NAMED_TEXT = re.compile(r"`\d+\.((?:[^`]|``)+)`")
 _WRITTEN = "written"
 
 
-class NoMatch(Exception):
+class NoMatch(NotPlain):
     """No view, or not this one, can answer the query, for this reason."""
 
 
@@ -134,30 +135,24 @@ def take_apart(query: exp.Query, tables: Mapping[str, tuple[int, TableSchema]]) 
 
     ``tables`` are number and columns by lowered name. The query itself is changed: its columns get their one names.
     """
-    if not isinstance(query, exp.Select):
-        raise NoMatch("the query is not a plain SELECT")
-    unread = sorted(k for k, v in query.args.items() if v and k not in _READ_ARGS)
-    if unread:
-        raise NoMatch(f"the query has {unread[0].strip('_').upper()}")
-    if next(query.find_all(exp.Subquery, exp.Window, exp.Exists), None):
-        raise NoMatch("the query has a subquery or a window")
+    query = as_select(query, _READ_ARGS)
     for e in query.expressions:
         if isinstance(e.unalias(), exp.Star) or e.find(exp.Star) and not e.find(exp.Count):
-            raise NoMatch("the query returns rows; a view holds groups")
+            raise NoMatch("it returns rows; a view holds groups")
     sources = _sources(query, tables)
     outputs = _outputs_in_order(query)
     for c in list(query.find_all(exp.Column)):
         if id(c) not in outputs:
             _name(c, sources)
-    items = [(e.alias if isinstance(e, exp.Alias) else None, e.unalias()) for e in query.expressions]
+    items = items_in(query)
     aliases = {a.lower(): e for a, e in items if a is not None}
-    groups = _groups(query, items, aliases)
+    groups = groups_in(query, items, lambda c: owner_of(c) is not None)
     aggregated = bool(groups) or query.args.get("having") is not None or any(e.find(exp.AggFunc) for _, e in items)
     distinct = query.args.get("distinct")
     if not aggregated and (distinct is None or distinct.args.get("on")):
-        raise NoMatch("the query returns rows; a view holds groups")
+        raise NoMatch("it returns rows; a view holds groups")
     if distinct is not None and query.args.get("order") is not None:
-        raise NoMatch("the query orders DISTINCT rows")
+        raise NoMatch("it orders DISTINCT rows")
     where, joins = _conditions(query)
     asked = Asked(query, sources, tuple(items), tuple(groups), where, joins, aggregated, aliases)
     _check_aliases(asked)
@@ -165,23 +160,16 @@ def take_apart(query: exp.Query, tables: Mapping[str, tuple[int, TableSchema]]) 
 
 
 def _sources(query: exp.Select, tables: Mapping[str, tuple[int, TableSchema]]) -> tuple[Source, ...]:
-    if not query.args.get("from_"):
-        raise NoMatch("the query reads no table")
-    joins = query.args.get("joins") or []
-    for j in joins:
-        kind = " ".join(w for w in (j.method, j.side, j.kind) if w).upper()
-        if kind not in ("", "INNER", "CROSS") or j.args.get("using"):
-            raise NoMatch(f"the query has {f'a {kind}' if kind not in ('', 'INNER') else 'a USING'} join")
     found: list[Source] = []
-    for item in (query.args["from_"].this, *(j.this for j in joins)):
-        plain = isinstance(item, exp.Table) and not any(v for k, v in item.args.items() if k not in ("this", "alias"))
-        if not plain or item.name.lower() not in tables:
-            raise NoMatch("the query reads something other than a plain table")
-        if item.args.get("alias") and item.args["alias"].args.get("columns"):
-            raise NoMatch("the query renames a table's columns")
+    for item, join in tables_in(query):
+        kind = "" if join is None else kind_of(join)
+        if join is not None and (kind not in ("", "INNER", "CROSS") or join.args.get("using")):
+            raise NoMatch(f"it has {f'a {kind}' if kind not in ('', 'INNER') else 'a USING'} join")
+        if item.name.lower() not in tables or item.db:
+            raise NoMatch("it reads something other than a plain table")
         table_id, schema = tables[item.name.lower()]
         if any(s.table_id == table_id for s in found):
-            raise NoMatch("the query joins a table with itself")
+            raise NoMatch("it joins a table with itself")
         found.append(Source(table_id, item.name, item.alias or item.name, schema))
     return tuple(found)
 
@@ -209,30 +197,6 @@ def _name(c: exp.Column, sources: Sequence[Source]) -> None:
         c.meta[_WRITTEN] = c.name
         c.set("this", exp.to_identifier(name_of(owners[0].table_id, name), quoted=True))
         c.set("table", None)
-
-
-def _groups(
-    query: exp.Select, items: Sequence[tuple[str | None, exp.Expr]], aliases: dict[str, exp.Expr]
-) -> list[exp.Expr]:
-    group = query.args.get("group")
-    if group is None:
-        return []
-    if any(v for k, v in group.args.items() if k != "expressions") or group.find(
-        exp.Rollup, exp.Cube, exp.GroupingSets
-    ):
-        raise NoMatch("the query groups by ALL, ROLLUP, CUBE or GROUPING SETS")
-    found = []
-    for e in group.expressions:
-        if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
-            if not 1 <= int(e.this) <= len(items):
-                raise NoMatch(f"position {e.this} is not in the SELECT list")
-            e = items[int(e.this) - 1][1]
-        elif isinstance(e, exp.Column) and owner_of(e) is None:
-            e = aliases.get(e.name.lower(), e)
-        if e.find(exp.AggFunc) or not e.find(exp.Column):
-            raise NoMatch("the query groups by an aggregate or a constant")
-        found.append(e)
-    return found
 
 
 def _conditions(query: exp.Select) -> tuple[tuple[exp.Expr, ...], tuple[tuple[exp.Column, exp.Column], ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -15,6 +16,7 @@ from parquetry.model.types import is_nested
 from parquetry.model.view import ROWS, ViewColumn, ViewSource
 from parquetry.views.normalize import conjuncts, expression, normal, text_of
 from parquetry.workload.allowed import check_allowed
+from parquetry.workload.plain_select import NotPlain, as_select, groups_in, items_in, kind_of, tables_in
 from parquetry.workload.sql_text import parse_query, words_of
 from parquetry.workload.understood import not_bound, not_understood
 
@@ -28,7 +30,6 @@ AGGREGATES: dict[type[exp.Expr], str] = {
 }
 _NEVER_LESS = ("min", "max", DISTINCT)  # what they are of no longer shows in them, so rows cannot be taken away
 _READ_ARGS = {"expressions", "from_", "where", "group", "joins", "kind"}
-_NAMES = {"with_": "WITH", "having": "HAVING", "order": "ORDER BY", "limit": "LIMIT", "distinct": "DISTINCT"}
 _CHANGING = {
     "now", "current_date", "current_timestamp", "current_time", "localtimestamp", "rand", "randn", "random", "uuid",
     "shuffle", "monotonically_increasing_id", "spark_partition_id", "input_file_name", "current_user", "user",
@@ -58,15 +59,17 @@ def read_definition(sql: str, state: State, order: Sequence[str] = ()) -> Defini
     query = parse_query(sql)
     if doubt := not_understood(words) or not_bound(query, sql, words):
         raise _refused(doubt)
-    if not isinstance(query, exp.Select):
-        raise _refused("it is not a plain SELECT")
-    for part, value in query.args.items():
-        if value and part not in _READ_ARGS:
-            raise _refused(f"it has {_NAMES.get(part, part.strip('_').upper())}; a view holds groups, put it above")
-    if next(query.find_all(exp.Subquery, exp.Exists), None) or len(list(query.find_all(exp.Select))) > 1:
-        raise _refused("it has a subquery")
-    if next(query.find_all(exp.Window), None):
-        raise _refused("it has a window function, which one new row can change everywhere")
+    try:
+        select = as_select(query, _READ_ARGS)
+    except NotPlain as e:
+        raise _refused(f"{e}; a view holds groups of plain tables' rows, put the rest above it") from None
+    try:
+        return _read(select, sql, state, order)
+    except NotPlain as e:
+        raise _refused(str(e)) from None
+
+
+def _read(query: exp.Select, sql: str, state: State, order: Sequence[str]) -> Definition:
     _check_functions(query)
     sources, tables = _sources(query, state)
     _check_columns(query, sources, tables)
@@ -129,16 +132,11 @@ def _columns_of(text: str) -> set[str]:
 
 
 def _sources(query: exp.Select, state: State) -> tuple[tuple[ViewSource, ...], tuple[TableState, ...]]:
-    if query.args.get("from_") is None:
-        raise _refused("it reads no table")
     sources: list[ViewSource] = []
     tables: list[TableState] = []
-    joins = query.args.get("joins") or []
-    for item, on in [(query.args["from_"].this, None), *((j.this, j) for j in joins)]:
-        if not isinstance(item, exp.Table) or any(v for k, v in item.args.items() if k not in ("this", "alias")):
-            raise _refused("it reads something other than plain tables")
-        if item.args.get("alias") and item.args["alias"].args.get("columns"):
-            raise _refused("a table's columns are renamed")
+    for item, on in tables_in(query):
+        if item.db:
+            raise _refused("it reads something other than a plain table")
         t = state.table(item.name)
         alias = item.alias or item.name
         if alias.lower() in (s.alias.lower() for s in sources):
@@ -163,7 +161,7 @@ def _qualified(query: exp.Select, sources: Sequence[ViewSource], tables: Sequenc
 def _join_condition(join: exp.Join | None) -> str:
     if join is None:
         return ""
-    kind = " ".join(w for w in (join.method, join.side, join.kind) if w).upper()
+    kind = kind_of(join)
     if kind not in ("", "INNER") or join.args.get("using"):
         raise _refused(f"it has {kind or 'JOIN USING'}; views join by INNER JOIN … ON a.x = b.y")
     condition = join.args.get("on")
@@ -215,25 +213,12 @@ def _groups(query: exp.Select, qualifiers: Sequence[str], tables: Sequence[Table
         raise _refused("it has no GROUP BY; group by at least one column, any coarser total is a roll-up of that")
     if group.args.get("all"):
         return [normal(e.unalias(), qualifiers) for e in query.expressions if not e.find(exp.AggFunc)]
-    if any(v for k, v in group.args.items() if k != "expressions") or group.find(
-        exp.Rollup, exp.Cube, exp.GroupingSets
-    ):
-        raise _refused("it groups by ROLLUP, CUBE or GROUPING SETS; make a view of the finest grouping")
-    items = {e.alias.lower(): e.unalias() for e in query.expressions if isinstance(e, exp.Alias)}
-    found = []
-    for e in group.expressions:
-        if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
-            if not 1 <= int(e.this) <= len(query.expressions):
-                raise _refused(f"position {e.this} of GROUP BY is not in the SELECT list")
-            e = query.expressions[int(e.this) - 1].unalias()
-        elif isinstance(e, exp.Column) and not e.table and not any(_has(t.readable, e.name) for t in tables):
-            e = items[e.name.lower()]
-        if e.find(exp.AggFunc):
-            raise _refused("it groups by an aggregate")
-        if not e.find(exp.Column):
-            raise _refused(f"it groups by the constant {text_of(e)}")
-        found.append(normal(e, qualifiers))
-    return found
+    is_column = partial(_is_column, tables=tables)
+    return [normal(e, qualifiers) for e in groups_in(query, items_in(query), is_column)]
+
+
+def _is_column(c: exp.Column, tables: Sequence[TableState]) -> bool:
+    return bool(c.table) or any(_has(t.readable, c.name) for t in tables)
 
 
 def _column(item: exp.Expr, groups: Sequence[exp.Expr], qualifiers: Sequence[str]) -> ViewColumn:

@@ -22,10 +22,11 @@ from sqlglot.errors import SqlglotError
 from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import VIEW_GROUP_ROWS
-from parquetry.views.asked import Asked, NoMatch, owner_of, take_apart
+from parquetry.views.asked import Asked, owner_of, take_apart
 from parquetry.views.choose import choose, needless
 from parquetry.views.define import AGGREGATES
 from parquetry.views.normalize import expression as tree_of
+from parquetry.workload.plain_select import NotPlain
 from parquetry.workload.sql_text import parse_query, words_of
 from parquetry.workload.understood import not_bound
 
@@ -99,7 +100,7 @@ def shape_of(sql: str, schema: TableSchema) -> Shape | None:
         if not_bound(query, sql, words_of(sql)):
             return None
         return _shape(take_apart(query, {t.name.lower(): (0, schema) for t in query.find_all(exp.Table)}))
-    except (ParquetryError, NoMatch):
+    except (ParquetryError, NotPlain):
         return None
 
 

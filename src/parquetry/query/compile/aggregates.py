@@ -66,7 +66,7 @@ class GroupedExpressions(Expressions):
             case exp.Sum():
                 return self._made("sum", *sum_of(t, word), t.name and f"sum({word}{t.name})", t, distinct)
             case exp.Avg() if not distinct:
-                return self._made("avg", *_avg(t), t.name and f"avg({t.name})", t, distinct)
+                return self._made("avg", *average_of(t), t.name and f"avg({t.name})", t, distinct)
             case exp.Min() | exp.Max() if not distinct and t.type != "void":
                 function = "min" if isinstance(e, exp.Min) else "max"
                 return self._made(
@@ -105,14 +105,16 @@ def sum_of(t: Typed, word: str) -> tuple[str, str]:
     raise Refused(f"a sum of {word.lower()}{t.type}")
 
 
-def _avg(t: Typed) -> tuple[str, str]:
+def average_of(t: Typed, window: str = "") -> tuple[str, str]:
+    """The same of an average; ``window`` goes behind every call."""
+    count = f"count({t.sql}){window}"
     digits = decimal_of(t.type)
     if digits is None:
         if not is_numeric(t.type):
             raise Refused(f"an average of {t.type}")
-        return "double", f"(sum(CAST({t.sql} AS DOUBLE)) / count({t.sql}))"
+        return "double", f"(sum(CAST({t.sql} AS DOUBLE)){window} / {count})"
     precision, scale = digits
     if precision > MOST_AVERAGED_DIGITS:
         raise Refused(f"an average of {t.type}: too many digits to be exact")
     type_ = decimal(precision + 4, scale + 4)
-    return type_, decimal_average(type_, f"sum({t.sql})", f"count({t.sql})")
+    return type_, decimal_average(type_, f"sum({t.sql}){window}", count)

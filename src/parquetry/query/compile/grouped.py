@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from parquetry.query.compile.aggregates import sum_of
+from parquetry.query.compile.aggregates import average_of, sum_of
 from parquetry.query.compile.expressions import Context, ScopedExpressions
 from parquetry.query.compile.scope import Scope
 from parquetry.query.compile.typed import Refused, Typed, computed, convert, literal, signless_zero
-from parquetry.views.project import MOST_AVERAGED_DIGITS, decimal_average
-from parquetry.workload.coercion import decimal, decimal_of, is_numeric
+from parquetry.workload.coercion import is_numeric
 from parquetry.workload.constants import fold
 
 _RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
@@ -128,29 +127,13 @@ def _aggregate(e: exp.AggFunc, t: Typed, word: str, suffix: str) -> tuple[str, s
             type_, text = sum_of(t, word)
             return type_, _over(text, "sum", suffix)
         case exp.Avg() if not word:
-            return _average(t, suffix)
+            return average_of(t, suffix)
         case exp.Min() | exp.Max() if t.type != "void":
             function = "min" if isinstance(e, exp.Min) else "max"
             return t.type, f"{function}({t.sql}){suffix}"
     if type(e) in _SPREADS and not word and is_numeric(t.type):
         return "double", f"{_SPREADS[type(e)]}({convert(t, 'double')}){suffix}"
     raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
-
-
-def _average(t: Typed, suffix: str) -> tuple[str, str]:
-    count = f"count({t.sql}){suffix}"
-    digits = decimal_of(t.type)
-    if digits is None:
-        if not is_numeric(t.type):
-            raise Refused(f"an average of {t.type}")
-        return "double", f"(sum(CAST({t.sql} AS DOUBLE)){suffix} / {count})"
-    precision, scale = digits
-    if precision > MOST_AVERAGED_DIGITS and not (suffix or precision <= 38):
-        raise Refused(f"an average of {t.type}: too many digits to be exact")
-    type_ = decimal(min(38, precision + 4), min(37, scale + 4))
-    if precision + 4 > 38:
-        raise Refused(f"an average of {t.type}: too many digits to be exact")
-    return type_, decimal_average(type_, f"sum({t.sql}){suffix}", count)
 
 
 def _over(text: str, function: str, suffix: str) -> str:

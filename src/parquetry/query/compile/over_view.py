@@ -14,9 +14,10 @@ from parquetry.query.compile.aggregates import AggregateCall, GroupedExpressions
 from parquetry.query.compile.plain_expressions import Expressions, RowSource
 from parquetry.query.compile.plain_select import JoinedTable, LocalPlan, Planner, Refusal
 from parquetry.query.compile.typed import Refused, Typed, duck_type, quote
-from parquetry.views.asked import NoMatch, Source, name_of, written
+from parquetry.views.asked import Source, name_of, written
 from parquetry.views.match import Match, Rollup
 from parquetry.views.project import average
+from parquetry.workload.plain_select import NotPlain
 
 
 def plan_over_view(match: Match, sql: str) -> LocalPlan | Refusal:
@@ -29,7 +30,7 @@ def plan_over_view(match: Match, sql: str) -> LocalPlan | Refusal:
         return Refusal("it joins by floats")
     try:
         plan = _ViewPlanner(match, query, sql).plan()
-    except (Refused, NoMatch) as e:
+    except NotPlain as e:
         return Refusal(str(e))
     if not match.others:
         return plan

@@ -11,6 +11,7 @@ from parquetry.query.compile.aggregates import normal, sum_of
 from parquetry.query.compile.plain_select import LocalPlan, Planner, Refusal
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
 from parquetry.workload.coercion import MAX_PRECISION, decimal, decimal_of, is_numeric
+from parquetry.workload.plain_select import NotPlain
 
 PARTIALS = "__partials"
 """The view over the workers' rows that the final statement reads."""
@@ -59,7 +60,7 @@ def plan_in_parts(
     assert isinstance(query, exp.Select)
     try:
         return _Parts(Planner(query, table, schema, sql), local, rows).plan()
-    except Refused as e:
+    except NotPlain as e:
         return Refusal(str(e))
 
 
@@ -94,7 +95,7 @@ class _Parts:
         return PartialPlan(tuple(groups), tuple(self.sums), " ".join(parts))
 
     def _ordered(self, o: exp.Ordered) -> str:
-        e = self.planner.ordinal(o.this) or self.planner.without_aliases(o.this, prefer_output=True)
+        e = self.planner.ordered_by(o.this)
         direction = "DESC" if o.args.get("desc") else "ASC"
         # By its place where it is selected: behind DISTINCT Spark knows nothing else.
         selected = [str(i) for i, (_, item) in enumerate(self.planner.items, 1) if normal(item) == normal(e)]

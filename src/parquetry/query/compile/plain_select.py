@@ -15,6 +15,7 @@ from parquetry.model.types import arrow_type
 from parquetry.query.compile.aggregates import AggregateCall, GroupedExpressions, normal
 from parquetry.query.compile.plain_expressions import Expressions, RowSource
 from parquetry.query.compile.typed import Refused, Typed, quote, signless_zero
+from parquetry.workload.plain_select import NotPlain, SelectList, as_select, groups_in, tables_in
 
 _ROWS = "__rows"  # the source's alias; no column of a table may start with two underscores
 _READ_ARGS = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "kind"}
@@ -126,7 +127,7 @@ def plan_locally(query: exp.Query, table: str, schema: TableSchema, sql: str) ->
     """The local plan of a query that reads ``table`` once, or why there is none."""
     try:
         return Planner(query, table, schema, sql).plan()
-    except Refused as e:
+    except NotPlain as e:
         return Refusal(str(e))
     except UnknownColumn as e:
         raise UnknownColumn(e.column, table, schema.names) from None
@@ -136,36 +137,22 @@ class Planner:
     """Reads one SELECT over one table; raises Refused at what only Spark can answer."""
 
     def __init__(self, query: exp.Query, table: str, schema: TableSchema, sql: str) -> None:
-        if not isinstance(query, exp.Select):
-            raise Refused("it is not a plain SELECT")
-        unread = sorted(k for k, v in query.args.items() if v and k not in _READ_ARGS)
-        if unread:
-            raise Refused(f"it has {unread[0].strip('_').upper()}")
-        source = query.args["from_"].this if query.args.get("from_") else None
-        if not isinstance(source, exp.Table) or any(
-            v for k, v in source.args.items() if k not in ("this", "alias", "db", "catalog")
-        ):
-            raise Refused("it reads something other than a plain table")
-        if source.args.get("alias") and source.args["alias"].args.get("columns"):
-            raise Refused("the table's columns are renamed")
-        if (
-            next(query.find_all(exp.Subquery, exp.Window, exp.Exists), None)
-            or len(list(query.find_all(exp.Select))) > 1
-        ):
-            raise Refused("it has a subquery or a window")
+        query = as_select(query, _READ_ARGS)
+        ((source, _),) = tables_in(query)
         self.query, self.schema = query, schema
         self.name = source.alias or source.name
         # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
         self.named = sql.count("+") == len(list(query.find_all(exp.Add))) if "+" in sql else True
         self.sql = sql
         self.items = self._items()
+        self.list = SelectList(self.items)
         args = query.args
         self.aggregated = (
             args.get("group") is not None
             or args.get("having") is not None
             or any(i.find(exp.AggFunc) for i in (*query.expressions, *([args["order"]] if args.get("order") else [])))
         )
-        self.groups = self._group_expressions()
+        self.groups = groups_in(query, self.items, lambda c: bool(c.table) or c.name.lower() in self.known)
         aliases = tuple(a for a, _ in self.items if a is not None)
         rows = RowSource(schema, self.name, quote(_ROWS) + ".", sql, aliases)
         self.stored = self.stored_schema()
@@ -267,46 +254,21 @@ class Planner:
             raise Refused("WHERE NULL has no type")
         return tuple(Conjunct(t.sql, t.columns) for t in compiled)
 
-    def _group_expressions(self) -> list[exp.Expr]:
-        group = self.query.args.get("group")
-        if group is None:
-            return []
-        special = any(isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets) for e in group.expressions)
-        if special or any(v for k, v in group.args.items() if k != "expressions") or not group.expressions:
-            raise Refused("it groups by ALL, ROLLUP, CUBE or GROUPING SETS")
-        found = []
-        for e in group.expressions:
-            e = self.ordinal(e) or e
-            if isinstance(e, exp.Column) and not e.table and e.name.lower() not in self.known:
-                e = self._aliased(e.name) or e
-            if e.find(exp.AggFunc) or not e.find(exp.Column):
-                raise Refused("it groups by an aggregate or a constant")
-            found.append(e)
-        return found
-
     @property
     def known(self) -> set[str]:
         return {n.lower() for n in self.schema.names}
 
-    def ordinal(self, e: exp.Expr) -> exp.Expr | None:
-        if not (isinstance(e, exp.Literal) and not e.is_string):
-            return None
-        if not (e.this.isdigit() and 1 <= int(e.this) <= len(self.items)):
-            raise Refused(f"position {e.this} is not in the SELECT list")
-        return self.items[int(e.this) - 1][1]
-
-    def _aliased(self, name: str) -> exp.Expr | None:
-        same = [e for alias, e in self.items if alias is not None and alias.lower() == name.lower()]
-        if len(same) > 1:
-            raise Refused(f"the name {name} is ambiguous")
-        return same[0] if same else None
+    def ordered_by(self, e: exp.Expr) -> exp.Expr:
+        """What ORDER BY means: a position, or an expression over outputs and columns."""
+        meant = self.list.meant_by(e) if isinstance(e, exp.Literal) else None
+        return meant or self.without_aliases(e, prefer_output=True)
 
     def without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
         """``e`` with names of the SELECT list replaced by what they stand for."""
 
         def replaced(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and not node.table:
-                aliased = self._aliased(node.name)
+                aliased = self.list.meant_by(node)
                 if aliased is None:
                     return node
                 twofold = node.name.lower() in self.known and normal(aliased) != normal(node)
@@ -323,7 +285,7 @@ class Planner:
         for o in order.expressions if order is not None else []:
             if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
                 raise Refused("it orders by ALL")
-            e = self.ordinal(o.this) or self.without_aliases(o.this, prefer_output=True)
+            e = self.ordered_by(o.this)
             if not e.find(exp.Column, exp.AggFunc):
                 raise Refused("it orders by a constant")
             if distinct and all(normal(e) != normal(item) for _, item in self.items):

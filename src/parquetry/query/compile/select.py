@@ -11,6 +11,7 @@ from parquetry.query.compile.expressions import Context, Rows, ScopedExpressions
 from parquetry.query.compile.grouped import GroupExpressions, RowExpressions, has_aggregate
 from parquetry.query.compile.scope import Field, Relation, Scope
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
+from parquetry.workload.plain_select import SelectList
 
 _SETS = re.compile(r"^GROUP BY (.*, )?(ROLLUP|CUBE|GROUPING SETS) \(", re.S)
 _READ_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct"}
@@ -155,28 +156,18 @@ class SelectCompiler:
         return "GROUP BY " + ", ".join(texts), groups, kinds
 
     def _grouping_expression(self, e: exp.Expr) -> exp.Expr:
-        e = self._ordinal(e) or e
-        if isinstance(e, exp.Column) and not e.table and not self.scope.owns(e):
-            e = self._aliased(e.name) or e
+        if not (isinstance(e, exp.Column) and self.scope.owns(e)):
+            e = self._meant_by(e) or e
         if has_aggregate(e) or not e.find(exp.Column) or e.find(exp.Query, exp.Window):
             raise Refused("it groups by an aggregate, a constant or a subquery")
         return e
 
-    def _ordinal(self, e: exp.Expr) -> exp.Expr | None:
-        if not (isinstance(e, exp.Literal) and not e.is_string):
-            return None
-        if not (e.this.isdigit() and 1 <= int(e.this) <= len(self.items)):
-            raise Refused(f"position {e.this} is not in the SELECT list")
-        found = self.items[int(e.this) - 1][1]
-        if isinstance(found, Field):
+    def _meant_by(self, e: exp.Expr) -> exp.Expr | None:
+        """The item of the SELECT list that a position or a name means."""
+        found = SelectList(self.items).meant_by(e)
+        if isinstance(found, Field) and isinstance(e, exp.Literal):
             raise Refused("a position of a column that * stands for")
-        return found
-
-    def _aliased(self, name: str) -> exp.Expr | None:
-        same = [e for alias, e in self.items if alias is not None and alias.lower() == name.lower()]
-        if len(same) > 1:
-            raise Refused(f"the name {name} is ambiguous")
-        return same[0] if same and isinstance(same[0], exp.Expr) else None
+        return found if isinstance(found, exp.Expr) else None
 
     def _without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
         """``e`` with names of the SELECT list replaced by what they stand for."""
@@ -185,7 +176,7 @@ class SelectCompiler:
             if isinstance(node, exp.Query) and node is not e:
                 return node
             if isinstance(node, exp.Column) and not node.table:
-                aliased = self._aliased(node.name)
+                aliased = self._meant_by(node)
                 if aliased is None or aliased == node:
                     return node
                 same = isinstance(aliased, exp.Column) and aliased.name.lower() == node.name.lower()
@@ -199,7 +190,7 @@ class SelectCompiler:
     def _ordered(self, o: exp.Expr, outputs: list[Typed], texts: list[str], expressions: ScopedExpressions) -> str:
         if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
             raise Refused("it orders by ALL")
-        at = self._item_of(o.this)
+        at = SelectList(self.items).place(o.this)
         if at is None:
             e = self._without_aliases(o.this, prefer_output=True)
             if not e.find(exp.Column, exp.AggFunc):
@@ -214,21 +205,6 @@ class SelectCompiler:
         selected = outputs[at]
         by = f"c{at}" if self.distinct or selected.type not in ("float", "double") else signless_zero(selected)
         return f"{by} {_direction(o)}"
-
-    def _item_of(self, e: exp.Expr) -> int | None:
-        """The place in the SELECT list that a position or an alias means."""
-        if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
-            if not 1 <= int(e.this) <= len(self.items):
-                raise Refused(f"position {e.this} is not in the SELECT list")
-            return int(e.this) - 1
-        if isinstance(e, exp.Column) and not e.table:
-            same = [
-                i for i, (alias, _) in enumerate(self.items) if alias is not None and alias.lower() == e.name.lower()
-            ]
-            if len(same) > 1:
-                raise Refused(f"the name {e.name} is ambiguous")
-            return same[0] if same else None
-        return None
 
 
 def _direction(o: exp.Ordered) -> str:

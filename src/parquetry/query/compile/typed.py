@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from parquetry.workload.coercion import INTEGRAL, as_decimal, common_type, decimal, decimal_of, is_numeric
 from parquetry.workload.constants import Constant, cast_constant, decimal_digits
+from parquetry.workload.plain_select import NotPlain
 
 _DUCK = {
     "boolean": "BOOLEAN",
@@ -29,7 +30,7 @@ _EXACT_DOUBLE_DIGITS = 15
 """Up to here DuckDB's decimal to double (an integer divided by a power of ten) rounds as Java's does."""
 
 
-class Refused(Exception):
+class Refused(NotPlain):
     """This expression is left to Spark; the message is the reason."""
 
 

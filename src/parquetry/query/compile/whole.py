@@ -22,6 +22,7 @@ from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.scope import Field, Relation, Scope, renamed
 from parquetry.query.compile.select import SelectCompiler, limits
 from parquetry.query.compile.typed import Refused, Typed, convert, merged_type, quote, signless_zero
+from parquetry.workload.plain_select import NotPlain
 
 _MOST_NESTED = 40
 
@@ -76,7 +77,7 @@ def compile_query(query: exp.Query, tables: Mapping[str, TableSchema], text: str
                 raise Refused("a column of NULL without a type")
             if f.name is None:
                 raise Refused(f"Spark's name for column {i} is not certain; give it an alias")
-    except Refused as e:
+    except NotPlain as e:
         return Refusal(str(e))
     schema = pa.schema([pa.field(f.name, arrow_type(f.type)) for f in rows.fields])
     return WholeQuery(compiler.with_ctes(rows.sql), schema, compiler.mentions())

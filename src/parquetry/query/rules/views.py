@@ -22,6 +22,7 @@ from parquetry.query.rules.prune import PRUNING
 from parquetry.views.asked import Asked, NoMatch, shown, take_apart, written
 from parquetry.views.match import Match, as_text, match_view
 from parquetry.views.normalize import text_of
+from parquetry.workload.plain_select import NotPlain
 from parquetry.workload.predicates import predicate
 from parquetry.workload.simplify import both
 
@@ -92,7 +93,7 @@ def _asked(plan: Plan) -> Asked | NoMatch:
             return NoMatch(plan.bound.doubt)
         try:
             return take_apart(plan.bound.tree.copy(), named)
-        except NoMatch as e:
+        except NotPlain as e:
             return NoMatch(str(e))  # without the frames that it came through: they hold the snapshot
 
     return plan.bound.once(NAME, find)
