@@ -41,6 +41,18 @@ class TableRef:
     opaque: tuple[Opaque, ...] = ()  # filters that the predicate says less than, for layouts with such features
 
 
+@dataclass(frozen=True)
+class EqualColumns:
+    """A row of reference ``target`` counts only if its column equals one of a row of reference ``source`` that counts.
+
+    References by their numbers."""
+
+    source: int
+    source_column: str
+    target: int
+    target_column: str
+
+
 @dataclass(frozen=True, eq=False)
 class BoundQuery:
     """``written`` is the query's text, or what makes it: a text that only Spark reads need not be made for others."""
@@ -51,6 +63,7 @@ class BoundQuery:
     tree: exp.Query | None = None  # of the text; nobody changes it
     doubt: str = ""  # why the text was not taken apart, or its constants are not trusted; then nothing is skipped
     relations: Counter[str] | None = None  # how often the text names each relation, lowered; None: our own words
+    equal: tuple[EqualColumns, ...] = ()
     _found: dict[Hashable, Any] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -110,7 +123,12 @@ def _bind(sql: str, query: exp.Query, words: Sequence[Lexeme], tables: Mapping[s
         local = Refusal("its words or clauses are not in Spark's order")
     else:
         local = _plan_locally(sql, query, found.refs, tables)
-    return BoundQuery(sql, refs, local, query, opaque, found.names)
+    number = {id(r): i for i, r in enumerate(found.refs)}
+    equal = [
+        EqualColumns(number[id(e.source.ref)], e.source.column, number[id(e.target.ref)], e.target.column)
+        for e in ([] if opaque else found.equal)
+    ]
+    return BoundQuery(sql, refs, local, query, opaque, found.names, tuple(dict.fromkeys(equal)))
 
 
 def _plan_locally(

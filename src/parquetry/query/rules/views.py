@@ -19,6 +19,7 @@ from parquetry.query.planning.snapshots import ViewOver
 from parquetry.query.rules.extra import EXTRA_BLOCKS
 from parquetry.query.rules.merge import SKIP_MERGE
 from parquetry.query.rules.prune import PRUNING
+from parquetry.query.rules.prune_join import PRUNE_JOIN
 from parquetry.views.asked import Asked, NoMatch, shown, take_apart, written
 from parquetry.views.match import Match, as_text, match_view
 from parquetry.views.normalize import text_of
@@ -29,7 +30,7 @@ from parquetry.workload.simplify import both
 NAME = "views"
 _PRICED = 3  # matching views, the smallest ones, whose cost is looked up in the index
 
-PRICING = (SKIP_MERGE, *PRUNING, EXTRA_BLOCKS)
+PRICING = (SKIP_MERGE, *PRUNING, PRUNE_JOIN, EXTRA_BLOCKS)
 """The rules after which a plan's cost is known from the index."""
 
 

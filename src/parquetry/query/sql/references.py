@@ -54,6 +54,7 @@ class References:
     refs: list[Ref]
     names: Counter[str]
     complete: bool  # every relation of the tree was read
+    equal: list[Equal]
 
 
 def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque: str = "") -> References:
@@ -69,7 +70,7 @@ def find_references(query: exp.Query, tables: Mapping[str, TableSchema], opaque:
         t for t in query.find_all(exp.Table) if isinstance(t.this, exp.Identifier) and not t.find_ancestor(exp.Hint)
     ]
     complete = all(id(t) in finder.read for t in named)
-    return References(finder.refs, Counter(_full_name(t).lower() for t in named), complete)
+    return References(finder.refs, Counter(_full_name(t).lower() for t in named), complete, finder.equal)
 
 
 def _full_name(table: exp.Table) -> str:
@@ -81,6 +82,7 @@ class _Finder:
         self.tables, self.share_ctes = tables, share_ctes
         self.conditions = Conditions(opaque)
         self.refs: list[Ref] = []
+        self.equal: list[Equal] = []
         self.read: set[int] = set()  # the tree's mentions of tables and CTEs that were read
 
     # -- queries ----------------------------------------------------------------------------------
@@ -159,6 +161,7 @@ class _Finder:
                 equal += equal_columns(where.this, scope, None)
             self.conditions.filter_by_having(node, scope)
             self.conditions.spread(equal)
+            self.equal += equal
         return None if generated else output_of(node, scope)
 
     # -- FROM -------------------------------------------------------------------------------------
