@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from parquetry.catalog import Catalog
+from parquetry.errors import CatalogError
 from parquetry.maintain.failures import cannot_show
 from parquetry.maintain.pick import Advance, Compact, Refresh, pick
 from parquetry.model.delta import Delta
@@ -175,12 +176,19 @@ def _blocked_by(state: State, stages: Mapping[str, Compact | Refresh], broken: M
     return str(next(iter(waiting or stages.values()), ""))
 
 
+def _moment(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise CatalogError(f"the catalog is damaged: {at!r} is no time; restore it from a copy") from None
+
+
 def history(catalog: Catalog, table: str | None, limit: int) -> list[dict[str, Any]]:
     table_id = None if table is None else catalog.state().table(table).table_id
     return [
         {
             "version": r.version,
-            "at": datetime.fromtimestamp(r.at, UTC).isoformat(timespec="seconds"),
+            "at": _moment(r.at),
             "t": r.t,
             "kind": r.kind,
             "detail": dict(r.detail),

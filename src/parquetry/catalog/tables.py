@@ -11,12 +11,28 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from parquetry.errors import CatalogError
+
 DATABASE = 0  # the table_id under which the database's own QT, profile and changes are kept
 ADD_DELTA = "add delta"  # the change that a batch makes
 INDEX_POSITION = -1  # of a delta's index among its files
 
 metadata = sa.MetaData()
-_BIG = sa.BigInteger()
+
+
+class _Whole(sa.types.TypeDecorator[int]):
+    """A whole number. SQLite keeps whatever it is given, and a damaged file anything."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Any) -> int | None:
+        if value is not None and type(value) is not int:
+            raise CatalogError(f"the catalog is damaged: {value!r} stands for a whole number; restore it from a copy")
+        return value
+
+
+_BIG = _Whole()
 _JSON = sa.JSON(none_as_null=True)
 
 
@@ -189,7 +205,7 @@ pins = _table(
 
 queries = _table(
     "queries",
-    sa.Column("query_id", _BIG.with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("query_id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("sql", sa.Text, nullable=False),
     sa.Column("tables", sa.Text, nullable=False),  # a JSON list of lower-case names

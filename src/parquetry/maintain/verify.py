@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from parquetry.catalog import Catalog
-from parquetry.errors import StorageError
+from parquetry.errors import CatalogError, StorageError
 from parquetry.model.delta import Delta, StoredFile, cover
 from parquetry.model.layout import EXTRA_BASE
 from parquetry.model.state import State, TableState
@@ -50,7 +50,7 @@ def _state_problems(state: State) -> list[Problem]:
 def _qt_problems(state: State, t: TableState) -> list[Problem]:
     try:
         cover(t.deltas, state.qt)
-    except ValueError as e:
+    except CatalogError as e:
         return [Problem(t.name, f"the QT cannot be read: {e}")]
     return []
 

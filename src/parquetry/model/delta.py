@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from parquetry.errors import CatalogError
+
 EXTRA_FILE = "extra-"
 """How the name of a file with an extra block starts."""
 
@@ -57,7 +59,7 @@ def cover(deltas: Iterable[Delta], t: int) -> tuple[Delta, ...]:
         if d.t_hi <= t:
             chosen.append(d)
         elif d.t_lo <= t:
-            raise ValueError(f"timestamp {t} lies inside the compacted delta [{d.t_lo}, {d.t_hi}]")
+            raise CatalogError(f"timestamp {t} lies inside the compacted delta [{d.t_lo}, {d.t_hi}]")
     return tuple(chosen)
 
 

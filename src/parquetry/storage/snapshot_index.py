@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta
 from parquetry.model.keys import BLOCK_BYTES
 from parquetry.model.layout import EXTRA_BASE
@@ -186,7 +187,14 @@ def open_snapshot(store: Store, deltas: Sequence[Delta], schema: TableSchema) ->
     """The row groups of the deltas, under the table's current schema; made once per process and snapshot."""
 
     def load() -> SnapshotIndex:
-        return SnapshotIndex([open_index(store, d.index).row_groups() for d in deltas], schema, deltas)
+        tables = [open_index(store, d.index).row_groups() for d in deltas]
+        for t, d in zip(tables, deltas, strict=True):
+            lost = [f"column '{c}'" for c in sorted(t.columns.difference(schema.names))]
+            lost += ["a data file"] if len(t) and pc.max(t.batch["file"]).as_py() >= len(d.files) else []
+            if lost:
+                told = f"the catalog is damaged: it lost {lost[0]}, which '{d.index.path}' has"
+                raise CatalogError(f"{told}; restore it from a copy")
+        return SnapshotIndex(tables, schema, deltas)
 
     key = ("snapshot", store.url(""), tuple(d.index.path for d in deltas), tuple(schema.columns), schema.key)
     weight_per_row_group = 32 * len(schema.columns)

@@ -244,6 +244,10 @@ def _outside(path: str) -> StorageError:
 
 
 def _read_at(stream: pa.NativeFile, path: str, offset: int, length: int) -> bytes:
+    if offset < 0 or length < 0:
+        raise StorageError(
+            f"file '{path}' is larger than the catalog says; run 'parquetry verify' to see what is damaged"
+        )
     data: bytes = stream.read_at(length, offset)
     if len(data) != length:
         raise StorageError(
