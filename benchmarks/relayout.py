@@ -31,7 +31,8 @@ from benchmarks._workloads import Setting, generate, perturb
 from parquetry.layouts.routing.spark_blocks import with_blocks
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.spark import session
-from parquetry.storage.frames import scan
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import stored_rows
 
 KEY = ("l_orderkey", "l_linenumber")
 DIMS = ("l_partkey", "l_suppkey", "l_linenumber", "l_quantity")
@@ -319,7 +320,7 @@ def _plain(spark: Any, wh: parquetry.Warehouse, target: str) -> None:
 def _routing(spark: Any, wh: parquetry.Warehouse) -> float:
     """Seconds that finding every row's block adds to reading the layout's columns."""
     t = wh.catalog.state().table("lineitem")
-    frame = scan(spark, wh.store, t.schema, t.deltas).select(*DIMS)
+    frame = stored_rows(spark, wh.store, plan_scan(t, t.deltas)).select(*DIMS)
     times: dict[str, list[float]] = {"read": [], "route": []}
     for _ in range(2):
         for name, layout in (("read", None), ("route", t.layout)):

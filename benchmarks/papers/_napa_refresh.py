@@ -14,7 +14,8 @@ from benchmarks._harness import median
 from benchmarks.papers._napa_data import DDL, KEY, hits
 from benchmarks.papers._napa_warehouse import Rows, note
 from parquetry.model.freshness import next_step
-from parquetry.storage.frames import scan
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import stored_rows
 from parquetry.views.classes import class_of, plan_class
 from parquetry.views.refresh import RefreshWork, refresh
 from parquetry.warehouse import Warehouse
@@ -89,7 +90,8 @@ def upkeep(folder: Path, spark: SparkSession, base_rows: int, delta_rows: int) -
             state = wh.catalog.state()
             (delta,) = (d for d in state.table("hits").deltas if d.t_hi == state.clock)
             started = time.perf_counter()
-            scan(spark, wh.store, state.table("hits").schema, [delta]).write.format("noop").mode("overwrite").save()
+            scan = plan_scan(state.table("hits"), [delta])
+            stored_rows(spark, wh.store, scan).write.format("noop").mode("overwrite").save()
             took["reading it once"].append(time.perf_counter() - started)
             for name in _REFRESHED:
                 state = wh.catalog.state()

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks._harness import Goals
+from benchmarks.papers._sized_tree import SizedTrees, grow
 from benchmarks.papers._splits_data import as_keys
 from parquetry.splits.candidates import Candidates, accumulate, cut_pairs
 from parquetry.splits.entries import Entries, concat, make_entries
 from parquetry.splits.progressive import cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
-from parquetry.splits.sized_tree import SizedTrees, grow
 
 Rows = list[dict[str, Any]]
 PETABYTE = 1e15

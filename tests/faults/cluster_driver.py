@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 import parquetry
-from parquetry.storage.store_doubles import SlowStore
 from parquetry.warehouse import Warehouse
+from tests.storage.store_doubles import SlowStore
 
 ROWS, BATCHES = 4_000, 3
 SLOW_ROWS, SLOW_TASKS = 16_000, 16

@@ -17,9 +17,9 @@ import pytest
 import parquetry
 from parquetry.errors import CatalogNotWritable, ParquetryError, StorageError
 from parquetry.storage.store import Sink, Store, explain_os_error
-from parquetry.storage.store_doubles import FaultyStore
 from parquetry.warehouse import Warehouse
 from tests.ingest.refusing import one_line, refused
+from tests.storage.store_doubles import FaultyStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ import pytest
 import parquetry
 from parquetry.maintain.pick import Advance
 from parquetry.query.local import held_rows as hot_files
-from parquetry.query.planning import plan
+from parquetry.storage.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,7 +201,7 @@ def test_a_query_reads_on_from_a_copy_that_has_left(wh: Warehouse) -> None:
 
 
 def test_only_pieces_that_are_asked_for_are_copied(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (hot_files, plan):
+    for module in (hot_files, scan):
         monkeypatch.setattr(module, "PIECE_ROWS", 200)
     wh.create_table("u", "k int, v bigint", key=["k"], settings={"row_group_rows": 100})
     wh.ingest("u", pa.table({"k": pa.array(range(1000), pa.int32()), "v": pa.array(range(1000), pa.int64())}))
@@ -288,7 +288,7 @@ MODELS = {
 def test_small_deltas_are_merged_in_memory(
     model: str, first: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (hot_files, plan):
+    for module in (hot_files, scan):
         monkeypatch.setattr(module, "PIECE_ROWS", 4)
     with parquetry.connect(tmp_path / "warehouse", spark=spark) as wh:
         settings = {"compaction_width": 64, "max_query_deltas": 64}

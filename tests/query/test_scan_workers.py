@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry import failpoints
 from parquetry.errors import QueryError
 from tests.query.sample_table import SCHEMA, sample_rows
 
@@ -59,23 +60,32 @@ def wh(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         wh.create_table("laid", DDL, ["k1", "k2"], "append", settings={**SMALL, "block_group_rows": 64})
         wh.ingest("laid", batch(rng, 3000, 300))
         wh.maintain()
-        wh.relayout("laid", "kdtree", options=parquetry_options(), workload=None)
+        wh.relayout("laid", "kdtree", options=parquetry_options("k1", "v"), workload=None)
         wh.ingest("laid", batch(rng, 400, 300))
+        wh.create_table("mixed", DDL, ["k1", "k2"], "upsert", settings={**SMALL, "block_group_rows": 64})
+        for rows in (3000, 900):
+            wh.ingest("mixed", batch(rng, rows, 300))
+        wh.maintain()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(failpoints, "reach", lambda name: arriving.pop(name, lambda: None)())
+            arriving = {"relayout.before_commit": lambda: wh.ingest("mixed", batch(rng, 700, 300))}
+            wh.relayout("mixed", "kdtree", options=parquetry_options("k2", "k1"), workload=None)
+        wh.ingest("mixed", batch(rng, 400, 300))
         wh.maintain()
         yield wh
 
 
-def parquetry_options() -> Any:
+def parquetry_options(*columns: str) -> Any:
     from parquetry.maintain.relayout import RelayoutOptions
 
-    return RelayoutOptions(block_rows=100, columns=["k1", "v"])
+    return RelayoutOptions(block_rows=100, columns=columns)
 
 
 def unsplit(wh: parquetry.Warehouse, sql: str) -> pa.Table:
     return wh.sql(sql, executor="spark", off=["scan_workers"]).arrow()
 
 
-@pytest.mark.parametrize("table", ["append", "upsert", "aggregate", "laid"])
+@pytest.mark.parametrize("table", ["append", "upsert", "aggregate", "laid", "mixed"])
 @pytest.mark.parametrize("query", QUERIES)
 def test_answers_equal_the_unsplit_scan(wh: parquetry.Warehouse, table: str, query: str) -> None:
     sql = query.format(t=table)
@@ -90,7 +100,7 @@ def test_answers_equal_the_unsplit_scan(wh: parquetry.Warehouse, table: str, que
             assert result.stats["scan"]["index_nodes"] >= 0
 
 
-@pytest.mark.parametrize("table", ["append", "upsert", "aggregate", "laid"])
+@pytest.mark.parametrize("table", ["append", "upsert", "aggregate", "laid", "mixed"])
 def test_every_stored_row_is_in_one_split_and_equal_keys_in_the_same(wh: parquetry.Warehouse, table: str) -> None:
     """Counted worker by worker, in this process."""
     from parquetry.query.spark.scan_workers import job_of, scan_split
@@ -104,6 +114,16 @@ def test_every_stored_row_is_in_one_split_and_equal_keys_in_the_same(wh: parquet
     assert sum(map(len, keys)) == len(set().union(*keys)) or table == "laid"  # there k1 and v decide the block
     whole = unsplit(wh, f"SELECT count(*) AS n FROM (SELECT k1, k2 FROM {table})").to_pylist()[0]["n"]
     assert sum(sum(p["p0"].to_pylist()) for p in parts) == whole
+
+
+def test_deltas_of_several_layouts_are_cut_in_the_order_of_one(wh: parquetry.Warehouse) -> None:
+    plan = wh.sql("SELECT k1, k2, sum(v) AS v FROM mixed GROUP BY k1, k2", splits=5).plan
+    (mixed,) = plan.tables.values()
+    assert len({d.layout_id for d in mixed.deltas}) == 2
+    assert mixed.merge
+    assert plan.scan is not None
+    assert plan.scan.order.layout_id == mixed.state.layout_id
+    assert "lie in another order" in next(d.why for d in plan.decisions if d.rule == "scan_workers")
 
 
 def test_every_type_travels_in_the_frames_of_workers(wh: parquetry.Warehouse) -> None:

@@ -57,7 +57,7 @@ def wh(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[parquet
 
 def planned_bytes(wh: parquetry.Warehouse, kept: Any, columns: set[str]) -> int:
     found = 0
-    for path, groups in kept.row_groups().items():
+    for path, groups in kept.kept.row_groups().items():
         footer = pq.read_metadata(wh.store.url(path))
         chunks = (footer.row_group(g).column(i) for g in groups for i in range(footer.num_columns))
         found += sum(c.total_compressed_size for c in chunks if c.path_in_schema in columns)

@@ -19,9 +19,10 @@ from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 from parquetry.storage.cache import METADATA
 from parquetry.storage.index import RowGroup, build_index
+from parquetry.storage.scan.scan import ReadTask, RowRange
 from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
 from parquetry.storage.store import Store
-from parquetry.storage.store_doubles import CountingStore
+from tests.storage.store_doubles import CountingStore
 
 SCHEMA = TableSchema((Column("k", "int"), Column("v", "int")), ("k",))
 GROUP, BLOCK = 40, 4
@@ -68,6 +69,10 @@ def test_sizes_bound_the_rows_of_every_split(tmp_path: Path) -> None:
         assert found.total == 10 * 4791
 
 
+def rows_of(task: ReadTask) -> tuple[RowRange, ...]:
+    return ((0, task.file.rows),) if task.rows is None else task.rows
+
+
 def test_row_groups_that_are_ruled_out_weigh_nothing(tmp_path: Path) -> None:
     store, deltas, _ = make(tmp_path, (4000, 700))
     index = snapshot(store, deltas)
@@ -76,8 +81,8 @@ def test_row_groups_that_are_ruled_out_weigh_nothing(tmp_path: Path) -> None:
     found = cut_into_splits(DeltaIndex(index, deltas, store, keep), KeyRanges.everything(), Wish(6), Precision(0.3))
     assert found.total == index.bytes[keep].sum()
     tasks = assign(found.splits, index, keep, deltas)
-    read = sum(b - a for t in tasks for p in t.parts for f in p.files for a, b in f.rows)
-    edges = {(p.place, e.row_group) for t in tasks for p in t.parts for f in p.files for e in f.edges}
+    read = sum(b - a for t in tasks for p in t.parts for a, b in rows_of(p.task))
+    edges = {(p.task.place, e.row_group) for t in tasks for p in t.parts for e in p.edges}
     assert read + sum(GROUP for _ in edges) == index.rows[keep].sum()
 
 
@@ -89,16 +94,16 @@ def test_whole_row_groups_are_dealt_once_and_cut_ones_to_their_neighbours(tmp_pa
     found = cut_into_splits(DeltaIndex(index, deltas, store, keep), KeyRanges.everything(), Wish(9), shorten=shorten)
     tasks = assign(found.splits, index, keep, deltas)
     for place, own in enumerate(keys):
-        whole = [r for t in tasks for p in t.parts if p.place == place for f in p.files for r in f.rows]
+        whole = [r for t in tasks for p in t.parts if p.task.place == place for r in rows_of(p.task)]
         covered = np.concatenate([np.arange(a, b) for a, b in whole])
         assert len(covered) == len(set(covered.tolist()))
-        edges = {e.first for t in tasks for p in t.parts if p.place == place for f in p.files for e in f.edges}
+        edges = {e.first for t in tasks for p in t.parts if p.task.place == place for e in p.edges}
         assert set(range(len(own))) - set(covered.tolist()) == {
             i for first in edges for i in range(first, min(first + GROUP, len(own)))
         }
         for t in tasks:
             for p in t.parts:
-                for a, b in (r for f in p.files for r in f.rows if p.place == place):
+                for a, b in rows_of(p.task) if p.task.place == place else ():
                     assert t.lo is None or t.lo <= own[a]
                     assert t.hi is None or own[b - 1] < t.hi
 
@@ -109,7 +114,7 @@ def test_a_file_that_lies_inside_is_read_whole(tmp_path: Path) -> None:
     keep = np.ones(len(index), bool)
     found = cut_into_splits(DeltaIndex(index, deltas, store, keep), KeyRanges.everything(), Wish(1))
     (task,) = assign(found.splits, index, keep, deltas)
-    assert all(f.whole and not f.edges for p in task.parts for f in p.files)
+    assert all(p.task.rows is None and not p.edges for p in task.parts)
 
 
 @pytest.mark.parametrize("wanted", [[3, 4, 5, 90], [0], list(range(100))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.papers._sized_tree import SizedTrees, grow
 from parquetry.model.key_ranges import key_ranges
 from parquetry.model.predicate import And, OneOf, Range
 from parquetry.model.schema import Column, TableSchema
@@ -12,7 +13,6 @@ from parquetry.splits.entries import Entries, concat, keys_of, make_entries
 from parquetry.splits.progressive import Precision, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish, choose_points, judge, targets
-from parquetry.splits.sized_tree import SizedTrees, grow
 
 
 def of_delta(delta: int, *entries: tuple[str, str, float]) -> Entries:

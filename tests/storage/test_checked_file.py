@@ -15,11 +15,11 @@ from parquetry.model.settings import Settings
 from parquetry.storage.cache import METADATA
 from parquetry.storage.checked_file import SMALL_BYTES, CheckedFile, check_chunks
 from parquetry.storage.index import build_index
-from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.scan.arrow import read_row_groups
 from parquetry.storage.snapshot_index import data_files
 from parquetry.storage.store import checksum
-from parquetry.storage.store_doubles import CountingStore
 from parquetry.storage.writer import RunWriter
+from tests.storage.store_doubles import CountingStore
 
 SCHEMA = TableSchema(
     (Column("k", "bigint"), Column("s", "string"), Column("v", "bigint"), Column("f", "double")), ("k",)

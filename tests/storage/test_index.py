@@ -25,7 +25,7 @@ from parquetry.storage.index import BOUND_LENGTH, KEY_BYTES, RowGroup, build_ind
 from parquetry.storage.index_reader import IndexReader, open_index
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.storage.store import checksum
-from parquetry.storage.store_doubles import CountingStore
+from tests.storage.store_doubles import CountingStore
 
 SCHEMA = TableSchema(
     (Column("k", "string"), Column("f", "double"), Column("d", "decimal(9,2)"), Column("l", "array<int>")), ("k",)

@@ -13,7 +13,7 @@ import pytest
 
 from parquetry.errors import StorageError
 from parquetry.storage.store import Sink, Store, checksum, explain_os_error
-from parquetry.storage.store_doubles import CountingStore, FaultyStore, SlowStore
+from tests.storage.store_doubles import CountingStore, FaultyStore, SlowStore
 
 
 @pytest.fixture(params=["path", "uri"])

@@ -14,9 +14,9 @@ from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
 from parquetry.storage.failure import in_task, shown_row, unfit
-from parquetry.storage.frames import spark_schema
 from parquetry.storage.merge import ORDER
 from parquetry.storage.pieces import DIGEST
+from parquetry.storage.scan.spark import spark_schema
 from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from parquetry.layouts.routing.spark_blocks import blocks_of, descriptor_of, wit
 from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
 from parquetry.storage.delta_writer import Written, write_delta
-from parquetry.storage.frames import scan
 from parquetry.storage.kept import KeptFile
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import stored_rows
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def merge_deltas(
 ) -> Delta | None:
     """Writes the delta that takes the place of neighbouring ``deltas``; None when their rows merge to nothing."""
     written = write_rows(
-        scan(spark, store, table.schema, deltas),
+        stored_rows(spark, store, plan_scan(table, deltas)),
         store,
         table,
         delta_id,

@@ -18,9 +18,10 @@ from parquetry.model.layout import NestedLayout, layout_from_json
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import TableState
 from parquetry.model.types import is_nested
-from parquetry.storage.frames import scan
 from parquetry.storage.index_reader import open_index
-from parquetry.storage.spark_text import literal
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import sample_rows
+from parquetry.storage.spark_text import literal, quote
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -55,13 +56,11 @@ def with_new_ranges(
     if inside is None:  # whatever queries filter
         inside = [c.name for c in table.schema.columns if not is_nested(c.arrow)]
     columns = list(dict.fromkeys([spec.column, *inside]))
-    quoted = {c: "`" + c.replace("`", "``") + "`" for c in columns}
     rate = min(1.0, SAMPLE_ROWS / rows)
-    frame = scan(spark, store, table.schema, deltas).where(f"{quoted[spec.column]} >= {literal(until)}")
-    frame = frame.select(*quoted.values()).sample(fraction=rate, seed=0) if rate < 1 else frame.select(*quoted.values())
-    arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
+    newer = f"{quote(spec.column)} >= {literal(until)}"
+    sample = sample_rows(spark, store, plan_scan(table, deltas), columns, rate=rate, where=newer)
     try:
-        return extend_nested(spec, frame.toArrow().cast(arrow), rate, workload(table.name))
+        return extend_nested(spec, sample, rate, workload(table.name))
     except ParquetryError:
         return None  # the rows stay in the last range: no reason to hold a compaction up
 

@@ -32,9 +32,9 @@ from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.types import is_nested
-from parquetry.storage.frames import scan
 from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
-from parquetry.storage.spark_text import quote
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import sample_rows, stored_rows
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def learn_layout(
         columns = list(dict.fromkeys([*columns, ranges_of(table, options).column]))
     phase(f"sampling {', '.join(columns)}")
     sample = draw_sample(spark, store, table, columns, options)
-    whole = partial(count_vectors, scan(spark, store, table.schema, table.deltas))
+    whole = partial(count_vectors, stored_rows(spark, store, plan_scan(table, table.deltas)))
     return learn_from_sample(table, sample, learner, workload, options, phase, whole, partial(_on_executors, spark))
 
 
@@ -280,10 +280,7 @@ def _check_cuttable(schema: TableSchema, name: str) -> None:
 def draw_sample(
     spark: SparkSession, store: Store, table: TableState, columns: Sequence[str], options: RelayoutOptions
 ) -> pa.Table:
-    """About ``sample_rows`` of the stored rows, drawn on the executors: all that the driver ever sees of the data."""
+    """About ``sample_rows`` of the stored rows."""
     rows = sum(d.rows for d in table.deltas)
-    frame = scan(spark, store, table.schema, table.deltas).selectExpr(*map(quote, columns))
-    if rows > options.sample_rows:
-        frame = frame.sample(fraction=options.sample_rows / rows, seed=options.seed)
-    arrow = pa.schema([pa.field(c, table.schema.column(c).arrow) for c in columns])
-    return frame.toArrow().cast(arrow)
+    rate = min(1.0, options.sample_rows / max(1, rows))
+    return sample_rows(spark, store, plan_scan(table, table.deltas), columns, rate=rate, seed=options.seed)

@@ -26,10 +26,11 @@ from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout, layout_from_json
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
-from parquetry.storage.frames import scan
 from parquetry.storage.kept import keep_files
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import sample_rows, stored_rows
 from parquetry.storage.snapshot_index import open_snapshot
-from parquetry.storage.spark_text import literal
+from parquetry.storage.spark_text import literal, quote
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -142,12 +143,9 @@ def _learn(
     rate = min(1.0, options.sample_rows / max(1, rows))
     sampled = list(dict.fromkeys([*columns, spec.column]))
     phase(f"sampling {', '.join(sampled)}")
-    quoted = {c: "`" + c.replace("`", "``") + "`" for c in sampled}
-    frame = scan(spark, store, table.schema, deltas).where(_inside(quoted[spec.column], chosen))
-    frame = frame.select(*quoted.values())
-    if rate < 1:
-        frame = frame.sample(fraction=rate, seed=options.seed)
-    sample = frame.toArrow().cast(pa.schema([pa.field(c, table.schema.column(c).arrow) for c in sampled]))
+    inside = _inside(quote(spec.column), chosen)
+    scan = plan_scan(table, deltas)
+    sample = sample_rows(spark, store, scan, sampled, rate=rate, where=inside, seed=options.seed)
     how = learn_options(table, columns, rate, wanted)
     phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
     parts = list(spec.parts)
@@ -200,9 +198,9 @@ def _rewrite(
     delta_id: str,
 ) -> Delta:
     others = set(range(len(delta.files))) - set(touched)
-    frame = scan(spark, store, table.schema, [delta], keep={delta.files[i].path for i in touched})
+    scan = plan_scan(table, [delta], files={delta.files[i].path for i in touched})
     written = write_rows(
-        frame,
+        stored_rows(spark, store, scan),
         store,
         table,
         delta_id,

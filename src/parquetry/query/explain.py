@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from parquetry.query.local.executor import columns_read
 from parquetry.query.local.reader import ways_to_read
 from parquetry.query.planning.plan import Decision, Plan
 from parquetry.workload.sql_text import parse_query
@@ -94,14 +93,13 @@ def how_read(plan: Plan) -> list[Decision]:
             found.append(Decision("read", kept, about=name))
             continue
         if plan.executor == "spark" and plan.scan is None:
-            rows = t.rows_in_files
+            rows = t.kept.rows_in_files if t.kept else 0
             decided = f"{kept}; whole files of {rows:,} rows for {t.rows:,}: {rows / t.rows:.2f} x the plan's"
             why = "Spark skips below the file by Parquet's min/max alone" if rows > t.rows else ""
         elif plan.executor == "spark":
             decided, why = kept, ""
         else:
-            columns = columns_read(t, {c for r in t.refs for c in r.columns})
-            ways = ways_to_read(t, columns, pick=plan.picks)
+            ways = ways_to_read(t.scan({c for r in t.refs for c in r.columns}), pick=plan.picks)
             decided = f"{kept}; {ways.rows:,} rows for {t.rows:,}: {ways.rows / t.rows:.2f} x the plan's"
             counts = {"whole": len(ways.whole), "by row numbers": len(ways.numbered), "picked": len(ways.picked)}
             why = f"files: {', '.join(f'{n} {how}' for how, n in counts.items() if n)}"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from parquetry.model.delta import Delta
-from parquetry.splits.entries import Ints, Mask
+from parquetry.splits.entries import Mask
+from parquetry.splits.other_orders import KeyRange, Others
 from parquetry.splits.progressive import Split
 from parquetry.storage.index import overlapping
+from parquetry.storage.scan.scan import ReadTask, RowRange, join_on, read_tasks
 from parquetry.storage.snapshot_index import SnapshotIndex
-
-RowRange = tuple[int, int]
-"""Rows ``[first, stop)`` of a file."""
 
 
 @dataclass(frozen=True)
@@ -26,24 +25,15 @@ class Edge:
     rows: int
     block: int | None
     within: tuple[RowRange, ...]  # rows of the row group that may match, in its own numbers
+    in_order: bool = True  # its rows lie in the order of the split's keys
 
 
 @dataclass(frozen=True)
-class FilePart:
-    """``rows`` are read as they are; of each edge, the rows that the split's keys say. ``whole`` is all of the file."""
+class SplitPart:
+    """A task's rows are read as they are; of each edge, the rows that the split's keys say."""
 
-    path: str
-    rows: tuple[RowRange, ...]
+    task: ReadTask
     edges: tuple[Edge, ...] = ()
-    whole: bool = False
-
-
-@dataclass(frozen=True)
-class DeltaPart:
-    place: int  # in the order of time
-    schema_id: int
-    layout_id: int
-    files: tuple[FilePart, ...]
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class SplitTask:
     ordinal: int
     lo: bytes | None
     hi: bytes | None
-    parts: tuple[DeltaPart, ...]
+    parts: tuple[SplitPart, ...]
 
 
 Touched = Mapping[int, Sequence[RowRange]]
@@ -61,20 +51,59 @@ Touched = Mapping[int, Sequence[RowRange]]
 
 
 def assign(
-    splits: Sequence[Split], index: SnapshotIndex, keep: Mask, deltas: Sequence[Delta], touched: Touched | None = None
+    splits: Sequence[Split],
+    index: SnapshotIndex,
+    keep: Mask,
+    deltas: Sequence[Delta],
+    touched: Touched | None = None,
+    others: Others | None = None,
 ) -> list[SplitTask]:
-    """The tasks of the splits; row groups that are not kept are left out everywhere. A split without any has none."""
-    first_rows = _first_rows(index)
+    """The tasks of the splits; row groups that are neither kept nor among ``others`` are left out everywhere. A split
+    without any has none."""
+    whole, others = _whole_files(deltas), others or {}
     tasks: list[SplitTask] = []
     for split in splits:
-        parts = []
-        for place, delta in enumerate(deltas):
-            files = _files(split, index, keep, place, first_rows, touched or {})
-            if files:
-                parts.append(DeltaPart(place, delta.schema_id, delta.layout_id, files))
-        if parts:
-            tasks.append(SplitTask(len(tasks), split.lo, split.hi, tuple(parts)))
+        met = {g: keys for place in range(len(deltas)) for g, keys in _in_order(split, index, keep, place)}
+        met |= {g: keys for g, keys in others.items() if _meets(split, keys)}
+        found: dict[int, tuple[list[RowRange], list[Edge]]] = {}
+        for g in sorted(met):
+            rows, edges = found.setdefault(int(index.path_of[g]), ([], []))
+            edge = _edge(index, g, (touched or {}).get(g), in_order=g not in others)
+            if not _inside(split, met[g]):
+                edges.append(edge)
+                continue
+            for a, b in edge.within:
+                join_on(rows, (edge.first + a, edge.first + b))
+        if found:
+            parts = tuple(SplitPart(_rows_of(whole[p], rows), tuple(edges)) for p, (rows, edges) in found.items())
+            tasks.append(SplitTask(len(tasks), split.lo, split.hi, parts))
     return tasks
+
+
+def _in_order(split: Split, index: SnapshotIndex, keep: Mask, place: int) -> Iterator[tuple[int, KeyRange]]:
+    """The kept row groups of a delta that the split meets, with their keys."""
+    table, offset = index.tables[place], int(index.offsets[place])
+    hits = overlapping(table.starts, table.ends, split.lo or b"", split.hi)
+    for i in (np.flatnonzero(keep[offset + hits.start : offset + hits.stop]) + hits.start).tolist():
+        yield offset + i, (table.starts[i], table.ends[i])
+
+
+def _meets(split: Split, keys: KeyRange) -> bool:
+    start, end = keys
+    return (split.hi is None or start < split.hi) and (split.lo is None or end is None or end > split.lo)
+
+
+def _inside(split: Split, keys: KeyRange) -> bool:
+    start, end = keys
+    return (split.lo is None or split.lo <= start) and (split.hi is None or end is not None and end <= split.hi)
+
+
+def _edge(index: SnapshotIndex, g: int, within: Sequence[RowRange] | None, *, in_order: bool) -> Edge:
+    first_block, last_block = (int(blocks[g]) for blocks in index.block_span)
+    rows = int(index.rows[g])
+    block = first_block if in_order and first_block == last_block else None
+    inside = ((0, rows),) if within is None else tuple(within)
+    return Edge(int(index.row_group[g]), int(index.first_row[g]), rows, block, inside, in_order)
 
 
 def assign_by_delta(
@@ -84,7 +113,6 @@ def assign_by_delta(
 
     A key may be in several tasks. What they give must be aggregated above them in any case (NA-54, 3.2-6).
     """
-    first_rows = _first_rows(index)
     pieces = [
         (g, a, b) for g in np.flatnonzero(keep).tolist() for a, b in (touched or {}).get(g, ((0, int(index.rows[g])),))
     ]
@@ -97,66 +125,19 @@ def assign_by_delta(
             while cuts[task] <= done:
                 task += 1
             stop = min(b, a + cuts[task] - done)
-            ranges = rows[task].setdefault(int(index.path_of[g]), [])
-            first = int(first_rows[g])
-            if ranges and ranges[-1][1] == first + a:
-                ranges[-1] = (ranges[-1][0], first + stop)
-            else:
-                ranges.append((first + a, first + stop))
+            first = int(index.first_row[g])
+            join_on(rows[task].setdefault(int(index.path_of[g]), []), (first + a, first + stop))
             done += stop - a
             a = stop
-    place_of = np.repeat(np.arange(len(deltas)), [len(d.files) for d in deltas])
-    tasks: list[SplitTask] = []
-    for files in rows:
-        parts = []
-        for place in sorted({int(place_of[path]) for path in files}):
-            own = {p: r for p, r in files.items() if place_of[p] == place}
-            read = tuple(
-                FilePart(index.paths[p], tuple(r), whole=r == [(0, _rows_of(index, p))]) for p, r in own.items()
-            )
-            parts.append(DeltaPart(place, deltas[place].schema_id, deltas[place].layout_id, read))
-        if parts:
-            tasks.append(SplitTask(len(tasks), None, None, tuple(parts)))
-    return tasks
+    whole = _whole_files(deltas)
+    parts = [tuple(SplitPart(_rows_of(whole[p], r)) for p, r in files.items()) for files in rows if files]
+    return [SplitTask(ordinal, None, None, files) for ordinal, files in enumerate(parts)]
 
 
-def _first_rows(index: SnapshotIndex) -> Ints:
-    """The first row of each row group in its file: the rows of those before it there."""
-    before = np.cumsum(index.rows) - index.rows
-    path = index.path_of
-    heads = np.flatnonzero(np.diff(path, prepend=-1))
-    return before - np.repeat(before[heads], np.diff(np.append(heads, len(path))))
+def _whole_files(deltas: Sequence[Delta]) -> tuple[ReadTask, ...]:
+    """By the ordinals that files have in the index."""
+    return read_tasks(deltas, {f.path for d in deltas for f in d.files})
 
 
-def _files(
-    split: Split, index: SnapshotIndex, keep: Mask, place: int, first_rows: Ints, touched: Touched
-) -> tuple[FilePart, ...]:
-    table, offset = index.tables[place], int(index.offsets[place])
-    hits = overlapping(table.starts, table.ends, split.lo or b"", split.hi)
-    groups = offset + np.flatnonzero(keep[offset + hits.start : offset + hits.stop]) + hits.start
-    found: dict[int, tuple[list[RowRange], list[Edge]]] = {}
-    first_block, last_block = index.block_span
-    for g in groups.tolist():
-        rows, edges = found.setdefault(int(index.path_of[g]), ([], []))
-        first, count = int(first_rows[g]), int(index.rows[g])
-        within = tuple(touched.get(g, ((0, count),)))
-        start, end = table.starts[g - offset], table.ends[g - offset]
-        if (split.lo is not None and start < split.lo) or (split.hi is not None and end > split.hi):
-            block = int(first_block[g]) if first_block[g] == last_block[g] else None
-            edges.append(Edge(int(index.row_group[g]), first, count, block, within))
-            continue
-        for a, b in within:
-            if rows and rows[-1][1] == first + a:
-                rows[-1] = (rows[-1][0], first + b)
-            else:
-                rows.append((first + a, first + b))
-    return tuple(
-        FilePart(index.paths[path], tuple(rows), tuple(edges), rows == [(0, _rows_of(index, path))])
-        for path, (rows, edges) in found.items()
-    )
-
-
-def _rows_of(index: SnapshotIndex, path: int) -> int:
-    """All rows of a file. Its row groups stand together in the index."""
-    a, b = np.searchsorted(index.path_of, [path, path + 1])
-    return int(index.rows[a:b].sum())
+def _rows_of(whole: ReadTask, rows: Sequence[RowRange]) -> ReadTask:
+    return whole if list(rows) == [(0, whole.file.rows)] else replace(whole, rows=tuple(rows))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.errors import StorageError
+from parquetry.model.delta import StoredFile
 from parquetry.storage.cache import METADATA
 from parquetry.storage.index import Crcs
 from parquetry.storage.store import Store, checksum
@@ -120,6 +121,20 @@ def read_whole(store: Store, file: CheckedFile) -> bytes:
     if file.checksum and checksum(data) != file.checksum:
         raise file.damaged()
     return data
+
+
+def wrong_size(store: Store, file: StoredFile) -> StorageError | None:
+    """What is wrong with a file that is missing, or not as long as the catalog knows it."""
+    try:
+        size = store.size(file.path)
+    except StorageError as e:
+        return e
+    if size == file.bytes:
+        return None
+    return StorageError(
+        f"data file '{file.path}' has {size} bytes instead of {file.bytes}; "
+        "run 'parquetry verify' to see what is damaged, and restore it from a backup"
+    )
 
 
 def check_whole(store: Store, file: CheckedFile) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.model.distinct import SKETCH, merged_text
 from parquetry.model.schema import TableSchema
+from parquetry.storage import spark_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +92,7 @@ def merge_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
         if how == "replace":
             merges.append(F.max_by(F.struct(_col(name).alias("v")), rank).getField("v").alias(name))
         elif how == SKETCH:
-            merges.append(F.expr(merged_text("`" + name.replace("`", "``") + "`", duck=False)).alias(name))
+            merges.append(F.expr(merged_text(spark_text.quote(name), duck=False)).alias(name))
         elif how in ("min", "max"):
             merges.append(getattr(F, how)(_col(name)).alias(name))
         else:
@@ -104,4 +105,4 @@ def merge_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
 def _col(name: str) -> Any:
     from pyspark.sql import functions as F
 
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(spark_text.quote(name))

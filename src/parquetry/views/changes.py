@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from parquetry.model.delta import Delta
@@ -15,12 +16,11 @@ from parquetry.model.distinct import FUNCTION as DISTINCT
 from parquetry.model.distinct import collected_text
 from parquetry.model.state import State, TableState
 from parquetry.model.view import ROWS, ViewColumn, ViewSpec
-from parquetry.storage.frames import scan
-from parquetry.storage.merge import ORDER, merge_frame
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import stored_rows, table_rows
+from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 from parquetry.views.nearby import files_near
-from parquetry.views.normalize import quoted
-from parquetry.views.project import visible_columns, visible_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,21 +34,21 @@ def argument_name(index: int) -> str:
 
 def rows_text(spec: ViewSpec) -> str:
     """Spark SQL for the rows below the view's aggregates: its groups, and each aggregate's argument."""
-    selected = [f"{c.argument} AS {quoted(c.name)}" for c in spec.groups]
+    selected = [f"{c.argument} AS {quote(c.name)}" for c in spec.groups]
     selected += [f"{c.argument} AS {argument_name(i)}" for i, c in enumerate(spec.aggregates) if c.argument != "*"]
     where = f" WHERE {spec.where}" if spec.where else ""
     return f"SELECT {', '.join(selected)} FROM {_from_text(spec, [s.alias for s in spec.sources])}{where}"
 
 
 def _from_text(spec: ViewSpec, tables: Sequence[str]) -> str:
-    parts = [f"{quoted(t)} AS {quoted(s.alias)}" for s, t in zip(spec.sources, tables, strict=True)]
+    parts = [f"{quote(t)} AS {quote(s.alias)}" for s, t in zip(spec.sources, tables, strict=True)]
     return parts[0] + "".join(f" JOIN {p} ON {s.on}" for p, s in zip(parts[1:], spec.sources[1:], strict=True))
 
 
 def definition_text(spec: ViewSpec, tables: Sequence[str], bare: Collection[str] = ()) -> str:
     """The definition as the view understands it, over tables of these names; ``bare`` columns have no AS."""
     selected = [
-        c.argument if c.name in bare else f"{c.argument if c.function == 'group' else _call(c)} AS {quoted(c.name)}"
+        c.argument if c.name in bare else f"{c.argument if c.function == 'group' else _call(c)} AS {quote(c.name)}"
         for c in spec.columns
     ]
     where = f" WHERE {spec.where}" if spec.where else ""
@@ -83,7 +83,7 @@ def aggregated(spec: ViewSpec, rows: DataFrame) -> DataFrame:
             made.append(_count(value, signed).alias(stored[-1]))
     if spec.hides_rows:
         made.append(_count(F.lit(1), signed).alias(ROWS))
-    groups = [F.col(quoted(c.name)) for c in spec.groups]
+    groups = [F.col(quote(c.name)) for c in spec.groups]
     if not made:
         return rows.select(*groups).distinct()
     return rows.groupBy(*groups).agg(*made)
@@ -129,7 +129,7 @@ class Step:
         parts = [p.withColumn(_SIGN, F.lit(1).cast("bigint")) for p in plus]
         parts += [m.withColumn(_SIGN, F.lit(-1).cast("bigint")) for m in minus]
         changed = aggregated(self.spec, _union(parts))
-        zero = [F.coalesce(F.col(quoted(n)), F.lit(0)) != 0 for n in changed.columns if n not in self._groups]
+        zero = [F.coalesce(F.col(quote(n)), F.lit(0)) != 0 for n in changed.columns if n not in self._groups]
         moved = zero[0]
         for z in zero[1:]:
             moved = moved | z
@@ -139,16 +139,16 @@ class Step:
         """The aggregates, as of now, of the groups in ``changed``; without a row a group is stored as gone."""
         from pyspark.sql import functions as F
 
-        touched = changed.select(*[F.col(quoted(g)) for g in self._groups]).distinct()
-        renamed = touched.select(*[F.col(quoted(g)).alias(f"__g{i}") for i, g in enumerate(self._groups)])
-        on = [F.col(quoted(g)).eqNullSafe(F.col(f"__g{i}")) for i, g in enumerate(self._groups)]
+        touched = changed.select(*[F.col(quote(g)) for g in self._groups]).distinct()
+        renamed = touched.select(*[F.col(quote(g)).alias(f"__g{i}") for i, g in enumerate(self._groups)])
+        on = [F.col(quote(g)).eqNullSafe(F.col(f"__g{i}")) for i, g in enumerate(self._groups)]
         now = self._rows([self._content(t, self.until) for t in self._tables])
         fresh = aggregated(self.spec, now.join(renamed, on, "left_semi"))
         joined = renamed.join(fresh, on, "left")
         values = [c for c in fresh.columns if c not in (*self._groups, ROWS)]
         return joined.select(
             *[F.col(f"__g{i}").alias(g) for i, g in enumerate(self._groups)],
-            *[F.col(quoted(v)) for v in values],
+            *[F.col(quote(v)) for v in values],
             F.coalesce(F.col(ROWS), F.lit(0).cast("bigint")).alias(ROWS),
         )
 
@@ -173,8 +173,8 @@ class Step:
             if not deltas or (not plus and not t.schema.keyed):
                 continue
             if self.spec.how == "merge" or not t.schema.keyed:
-                stored = scan(self.session, self.store, t.schema, deltas)
-                changed = _visible(stored if self.only is None else stored.where(self.only), t)
+                changed = table_rows(self.session, self.store, plan_scan(t, deltas, merge=False))
+                changed = changed if self.only is None else changed.where(self.only)
             else:
                 changed = self._content(t, self.until if plus else self.built, deltas)
             before = [self._content(s, self.until) for s in self._tables[:i]]
@@ -185,8 +185,8 @@ class Step:
     def _keys(self, t: TableState, deltas: Sequence[Delta]) -> DataFrame:
         from pyspark.sql import functions as F
 
-        stored = scan(self.session, self.store, t.schema, deltas)
-        return stored.select(*[F.col(quoted(k)).alias(f"__k{i}") for i, k in enumerate(t.schema.key)]).distinct()
+        stored = stored_rows(self.session, self.store, plan_scan(t, deltas))
+        return stored.select(*[F.col(quote(k)).alias(f"__k{i}") for i, k in enumerate(t.schema.key)]).distinct()
 
     def _content(self, t: TableState, at: int, changed: Sequence[Delta] = ()) -> DataFrame:
         """The rows of a table at a timestamp as a query sees them; only those whose keys ``changed`` has, if given."""
@@ -194,30 +194,18 @@ class Step:
 
         deltas = [d for d in t.deltas if d.t_hi <= at]
         near = files_near(self.store, t, deltas, changed) if changed else None
-        stored = scan(self.session, self.store, t.schema, deltas, near)
-        if changed:
-            same = [F.col(quoted(k)).eqNullSafe(F.col(f"__k{i}")) for i, k in enumerate(t.schema.key)]
-            stored = stored.join(F.broadcast(self._keys(t, changed)), same, "left_semi")
-        merged = merge_frame(stored, t.schema) if t.schema.keyed and len(deltas) > 1 else stored
-        return _visible(merged, t)
+
+        def near_keys(stored: DataFrame) -> DataFrame:
+            same = [F.col(quote(k)).eqNullSafe(F.col(f"__k{i}")) for i, k in enumerate(t.schema.key)]
+            return stored.join(F.broadcast(self._keys(t, changed)), same, "left_semi") if changed else stored
+
+        return table_rows(self.session, self.store, plan_scan(t, deltas, files=near), near_keys)
 
     def _rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         for source, frame in zip(self.spec.sources, frames, strict=True):
-            frame.createOrReplaceTempView(quoted(source.alias))
+            frame.createOrReplaceTempView(quote(source.alias))
         return self.session.sql(rows_text(self.spec))
 
 
-def _visible(frame: DataFrame, t: TableState) -> DataFrame:
-    """Stored rows with the columns that a query names."""
-    if t.view is None:
-        return frame.drop(ORDER)
-    spec = t.view.spec
-    there = visible_rows(spec, quoted)
-    return (frame.where(there) if there else frame).selectExpr(*visible_columns(spec, quoted, duck=False))
-
-
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    first, *more = frames
-    for f in more:
-        first = first.unionByName(f)
-    return first
+    return reduce(lambda a, b: a.unionByName(b), frames)

@@ -17,9 +17,9 @@ from parquetry.model.distinct import single_text
 from parquetry.model.state import TableState
 from parquetry.model.types import is_float
 from parquetry.model.view import ViewSpec
+from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 from parquetry.views.changes import argument_name
-from parquetry.views.normalize import quoted
 from parquetry.views.skew import Cluster, heavy_clusters
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def initial_values(spec: ViewSpec, view: TableState, rows: DataFrame) -> DataFra
     """Each row as a group of its own: what the view's merge makes groups of."""
     from pyspark.sql import functions as F
 
-    made: list[Any] = [F.col(quoted(c.name)) for c in spec.groups]
+    made: list[Any] = [F.col(quote(c.name)) for c in spec.groups]
     for i, c in enumerate(spec.aggregates):
         value = F.lit(1) if c.argument == "*" else F.col(argument_name(i))
         stored = spec.stored(c)

@@ -12,12 +12,12 @@ from parquetry.model.settings import Settings
 from parquetry.model.state import CreateTable, State
 from parquetry.model.types import arrow_type
 from parquetry.model.view import ViewColumn, ViewSpec
+from parquetry.model.visible import MOST_AVERAGED_DIGITS
 from parquetry.spark import active_session_kept, private_session
-from parquetry.storage.frames import spark_schema
+from parquetry.storage.scan.spark import spark_schema
+from parquetry.storage.spark_text import quote
 from parquetry.views.changes import aggregated, definition_text, rows_text
 from parquetry.views.define import Definition, how_of, read_definition
-from parquetry.views.normalize import quoted
-from parquetry.views.project import MOST_AVERAGED_DIGITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +32,8 @@ def create_view_edit(
         session = private_session(spark())
         for source, t in zip(definition.sources, definition.tables, strict=True):
             empty = session.createDataFrame([], spark_schema(t.readable))
-            empty.createOrReplaceTempView(quoted(source.alias))
-            empty.createOrReplaceTempView(quoted(t.name))
+            empty.createOrReplaceTempView(quote(source.alias))
+            empty.createOrReplaceTempView(quote(t.name))
         spec = _typed(session, definition)
         made = aggregated(spec, session.sql(rows_text(spec)))
         types = {f.name: f.dataType.simpleString() for f in made.schema}

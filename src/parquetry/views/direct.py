@@ -6,7 +6,7 @@ Only for views of plain columns of one table: whatever is computed or filtered i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,10 +19,11 @@ from parquetry.model.types import is_float
 from parquetry.model.view import ViewSpec
 from parquetry.storage.checked_file import CheckedFile, footer_of
 from parquetry.storage.merge import ORDER
-from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.scan.arrow import stored_rows
+from parquetry.storage.scan.scan import read_tasks
 from parquetry.storage.snapshot_index import data_files
+from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
-from parquetry.views.normalize import quoted
 
 _EVERY_ROW = "*"
 
@@ -32,15 +33,17 @@ class DirectReader:
     """The rows of ``files``, each as a group of its own: what ``classes.initial_values`` makes of them on Spark."""
 
     store: Store
-    files: tuple[CheckedFile, ...]
+    table: TableState
+    files: tuple[tuple[int, CheckedFile], ...]  # with the numbers of their schemas
     schema: TableSchema  # of the view
     values: tuple[tuple[str, str, bool], ...]  # of each stored column: its name, the table's column, and if it counts
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
         wanted = sorted({source for _, source, _ in self.values} - {_EVERY_ROW})
-        for file in self.files:
+        for schema_id, file in self.files:
             groups = range(footer_of(self.store, file).num_row_groups)
-            yield from self._grouped(read_row_groups(self.store, file, groups, wanted)[0]).to_batches()
+            rows, _ = stored_rows(self.store, self.table, schema_id, file, groups, wanted)
+            yield from self._grouped(rows).to_batches()
 
     def _grouped(self, table: pa.Table) -> pa.Table:
         made = {name: self._value(table, source, counts, name) for name, source, counts in self.values}
@@ -63,14 +66,13 @@ def direct_reader(store: Store, view: TableState, table: TableState, deltas: Seq
     spec = view.view.spec
     if spec.where or spec.how != "merge" or len(spec.sources) > 1 or view.layout is not None or table.view is not None:
         return None
-    if any(d.schema_id != table.schema_id for d in deltas):
-        return None
-    values = _values(spec, {quoted(c.name.lower()): c.name for c in table.schema.columns})
+    values = _values(spec, {quote(c.name.lower()): c.name for c in table.schema.columns})
     floats = any(is_float(view.schema.column(k).arrow) for k in view.schema.key)  # of which some are equal yet differ
     if values is None or floats:
         return None
-    stored = (pair for d in deltas for pair in zip(d.files, data_files(store, d), strict=True))
-    return DirectReader(store, tuple(file for f, file in stored if not f.extra), view.schema, values)
+    checked = {file.path: file for d in deltas for file in data_files(store, d)}
+    files = tuple((task.schema_id, checked[task.file.path]) for task in read_tasks(deltas))
+    return DirectReader(store, replace(table, deltas=()), files, view.schema, values)
 
 
 def _values(spec: ViewSpec, columns: dict[str, str]) -> tuple[tuple[str, str, bool], ...] | None:

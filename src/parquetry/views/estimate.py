@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from parquetry.model.state import TableState
-from parquetry.storage.frames import scan
+from parquetry.storage.scan.scan import plan_scan
+from parquetry.storage.scan.spark import stored_rows
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SAMPLE_ROWS = 200_000
 def sampled_groups(spark: SparkSession, store: Store, table: TableState, expressions: Sequence[str]) -> pa.Table:
     """The expressions' values in a sample of at most about ``SAMPLE_ROWS`` stored rows, in the columns e0, e1, …"""
     rows = sum(d.rows for d in table.deltas)
-    frame = scan(spark, store, table.schema, table.deltas)
+    frame = stored_rows(spark, store, plan_scan(table, table.deltas))
     if rows > SAMPLE_ROWS:
         frame = frame.sample(fraction=SAMPLE_ROWS / rows, seed=0)
     return frame.selectExpr(*[f"{e} AS e{i}" for i, e in enumerate(expressions)]).toArrow()

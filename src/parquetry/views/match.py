@@ -20,12 +20,13 @@ from parquetry.model.distinct import estimate_text, merged_text
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import TableState
 from parquetry.model.view import ViewColumn, ViewSpec
+from parquetry.model.visible import average
+from parquetry.storage.spark_text import quote
 from parquetry.views.asked import Asked, NoMatch, Source, column_key, owner_of, shown, written
 from parquetry.views.define import AGGREGATES
 from parquetry.views.imply import implied
 from parquetry.views.known import EVERYTHING, Key, Known, known
-from parquetry.views.normalize import expression, quoted
-from parquetry.views.project import average
+from parquetry.views.normalize import expression
 from parquetry.workload.sql_text import SparkText
 
 _VIEW = "__view"
@@ -70,23 +71,23 @@ class Rollup:
 
     def spark(self, schema: TableSchema) -> str:
         """Spark's text, of exactly the type that the aggregate has over the table."""
-        first = quoted(self.columns[0])
+        first = quote(self.columns[0])
         match self.function:
             case "approx_count_distinct":
                 return f"{_ESTIMATED}({first})"
             case "count":
                 return f"coalesce(sum({first}), 0L)"
             case "avg":
-                return average(self.type, self._sum(schema), f"sum({quoted(self.columns[1])})", duck=False)
+                return average(self.type, self._sum(schema), f"sum({quote(self.columns[1])})", duck=False)
             case "sum" if len(self.columns) > 1:
-                return f"CASE WHEN sum({quoted(self.columns[1])}) > 0 THEN {self._sum(schema)} END"
+                return f"CASE WHEN sum({quote(self.columns[1])}) > 0 THEN {self._sum(schema)} END"
             case "sum":
                 return self._sum(schema)
         return f"{self.function}({first})"
 
     def _sum(self, schema: TableSchema) -> str:
         name = self.columns[0]
-        return f"CAST(sum({quoted(name)}) AS {schema.column(name).type})"
+        return f"CAST(sum({quote(name)}) AS {schema.column(name).type})"
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ def match_view(asked: Asked, view: TableState) -> Match:
         raise NoMatch("the view joins a table that the query does not read")
     for a, b in kept.joins:
         if not asked.equal.same(a, b):
-            raise NoMatch(f"the view keeps only rows with {shown(quoted(a))} = {shown(quoted(b))}")
+            raise NoMatch(f"the view keeps only rows with {shown(quote(a))} = {shown(quote(b))}")
     given = {asked.key(c) for c in asked.where}
     for key, (condition, text) in kept.conditions.items():
         if key not in given and not implied(condition, asked.where, asked.types):

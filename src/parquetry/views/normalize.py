@@ -72,8 +72,3 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 
 def text_of(e: exp.Expr) -> str:
     return e.sql(dialect=SparkText)
-
-
-def quoted(name: str) -> str:
-    """A column name as an identifier of Spark's SQL."""
-    return "`" + name.replace("`", "``") + "`"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from parquetry import failpoints
 from parquetry.catalog import Catalog
-from parquetry.errors import ParquetryError, StorageError
+from parquetry.errors import ParquetryError
 from parquetry.layouts.routing.spark_blocks import blocks_of, descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.freshness import next_step, sources_of
@@ -17,6 +18,7 @@ from parquetry.model.state import AddViewDelta, State, TableState
 from parquetry.model.view import ViewSpec
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.attempt import attempt, clean_up
+from parquetry.storage.checked_file import wrong_size
 from parquetry.storage.delta_writer import (
     Written,
     WrittenFiles,
@@ -28,11 +30,12 @@ from parquetry.storage.delta_writer import (
 from parquetry.storage.failure import explain_failure
 from parquetry.storage.leased import LEASE_S, REFRESH
 from parquetry.storage.merge import ORDER
+from parquetry.storage.scan.scan import read_tasks
+from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 from parquetry.views.changes import Step
 from parquetry.views.classes import ViewClass, initial_values, plan_class
 from parquetry.views.direct import direct_reader
-from parquetry.views.normalize import quoted
 from parquetry.views.skew import Cluster, between, cluster
 
 if TYPE_CHECKING:
@@ -66,7 +69,10 @@ def refresh(
         with attempt(catalog, delta_id, holder):
             failpoints.reach("view.start")
             try:
-                _check_files(store, deltas)
+                # Spark passes over an empty file without a word; the view would never get what was in it.
+                for task in read_tasks(deltas) if store.local else ():
+                    if wrong := wrong_size(store, task.file):
+                        raise wrong
                 source = sources_of(state, view)[0]
                 how = plan_class(view, source, deltas, store)
                 work = RefreshWork(spark, store, state, view, until, delta_id, how, source.schema.key[: how.shared])
@@ -162,7 +168,8 @@ class RefreshWork:
         session.conf.set("spark.sql.files.minPartitionNum", "1")
         session.conf.set("spark.sql.unionOutputPartitioning", "false")  # else the stretches become one partition
         stretches = between(self.prefix, self.how.heavy) if self.how.heavy else [None]
-        return _union([initial_values(self.spec, self.view, self._step(session, s).rows_in_order()) for s in stretches])
+        read = [initial_values(self.spec, self.view, self._step(session, s).rows_in_order()) for s in stretches]
+        return reduce(lambda a, b: a.unionAll(b), read)
 
     def _cut_up(self, heavy: Cluster, tasks: int) -> WrittenFiles:
         return write_files(
@@ -184,24 +191,7 @@ class RefreshWork:
         return Step(session, self.store, self.state, self.spec, self.view.view.built, self.until, only)
 
     def _stored(self, made: DataFrame) -> DataFrame:
-        return made.select(*[quoted(n) for n in self.view.schema.names]).selectExpr("*", f"0L AS {ORDER}")
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    first, *more = frames
-    for f in more:
-        first = first.unionAll(f)
-    return first
-
-
-def _check_files(store: Store, deltas: Sequence[Delta]) -> None:
-    """Spark passes over an empty file without a word; a view would never get what was in it."""
-    for f in (f for d in deltas for f in d.files if store.local):
-        if store.size(f.path) != f.bytes:
-            raise StorageError(
-                f"data file '{f.path}' has {store.size(f.path)} bytes instead of {f.bytes}; "
-                "run 'parquetry verify' to see what is damaged, and restore it from a backup"
-            )
+        return made.select(*[quote(n) for n in self.view.schema.names]).selectExpr("*", f"0L AS {ORDER}")
 
 
 def _rows(delta: Delta | None) -> int:

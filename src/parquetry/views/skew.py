@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from parquetry.model.delta import Delta
 from parquetry.model.schema import TableSchema
 from parquetry.storage.index_reader import open_index
+from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
-from parquetry.views.normalize import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -55,7 +55,7 @@ def cluster(prefix: Sequence[str], values: Cluster) -> Column:
 
     found: Column = F.lit(True)
     for k, v in zip(prefix, values, strict=True):
-        found = found & (F.col(quoted(k)) == F.lit(v))
+        found = found & (F.col(quote(k)) == F.lit(v))
     return found
 
 
@@ -78,7 +78,7 @@ def _beyond(prefix: Sequence[str], values: Cluster, *, above: bool) -> Column:
     found: Column = F.lit(False)
     equal: Column = F.lit(True)
     for k, v in zip(prefix, values, strict=True):
-        column, value = F.col(quoted(k)), F.lit(v)
+        column, value = F.col(quote(k)), F.lit(v)
         found = found | (equal & (column > value if above else column < value))
         equal = equal & (column == value)
     return found

@@ -42,8 +42,7 @@ def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame
     def copies(*arrays: pa.Array) -> pa.Array:
         return extra_blocks_of(extra, pa.table(list(arrays), names=columns))
 
-    quoted = [F.col("`" + c.replace("`", "``") + "`") for c in columns]
-    found = F.arrow_udf(copies, "array<int>")(*quoted)  # type: ignore[call-overload]
+    found = F.arrow_udf(copies, "array<int>")(*[F.col(quote(c)) for c in columns])  # type: ignore[call-overload]
     return routed.withColumn(BLOCK, F.explode(F.concat(F.array(BLOCK), found)))
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from parquetry.model.visible import MOST_AVERAGED_DIGITS, decimal_average
 from parquetry.query.compile.plain_expressions import Expressions, RowSource
 from parquetry.query.compile.typed import Refused, Typed, duck_type, signless_zero
-from parquetry.views.project import MOST_AVERAGED_DIGITS, decimal_average
 from parquetry.workload.coercion import INTEGRAL, MAX_PRECISION, decimal, decimal_of, is_numeric
 
 

@@ -10,13 +10,13 @@ from parquetry.model.distinct import FUNCTION as DISTINCT
 from parquetry.model.distinct import SKETCH, estimate_text, merged_text
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, is_float
+from parquetry.model.visible import average
 from parquetry.query.compile.aggregates import AggregateCall, GroupedExpressions
 from parquetry.query.compile.plain_expressions import Expressions, RowSource
 from parquetry.query.compile.plain_select import JoinedTable, LocalPlan, Planner, Refusal
 from parquetry.query.compile.typed import Refused, Typed, duck_type, quote
 from parquetry.views.asked import Source, name_of, written
 from parquetry.views.match import Match, Rollup
-from parquetry.views.project import average
 from parquetry.workload.plain_select import NotPlain
 
 

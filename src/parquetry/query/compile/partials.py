@@ -10,6 +10,7 @@ from parquetry.model.schema import TableSchema
 from parquetry.query.compile.aggregates import normal, sum_of
 from parquetry.query.compile.plain_select import LocalPlan, Planner, Refusal
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
+from parquetry.storage.spark_text import quote
 from parquetry.workload.coercion import MAX_PRECISION, decimal, decimal_of, is_numeric
 from parquetry.workload.plain_select import NotPlain
 
@@ -79,7 +80,7 @@ class _Parts:
             groups.append(Partial(f"g{i}", signless_zero(t), t.type))
         self._group_at = {normal(g): i for i, g in reversed(list(enumerate(self.planner.groups)))}
         named = zip(self.planner.items, self.local.schema.names, strict=True)
-        items = [f"{self._final(e)} AS {_quoted(name)}" for (_, e), name in named]
+        items = [f"{self._final(e)} AS {quote(name)}" for (_, e), name in named]
         distinct = "DISTINCT " if self.local.distinct else ""
         parts = [f"SELECT {distinct}{', '.join(items)} FROM {PARTIALS}"]
         if groups:
@@ -167,7 +168,3 @@ class _Parts:
                 return p.name
         self.sums.append(Partial(f"p{len(self.sums)}", sql, type_))
         return self.sums[-1].name
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

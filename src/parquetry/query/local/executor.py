@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,19 +17,22 @@ from parquetry.query.compile.plain_select import LocalPlan, Refusal
 from parquetry.query.compile.whole import WholeQuery
 from parquetry.query.local.held_rows import HotFiles
 from parquetry.query.local.prepared import Held, Prepared, run
-from parquetry.query.local.reader import Source, measured, source_of
+from parquetry.query.local.reader import Source, file_source, held_source, measured
 from parquetry.query.planning.bind import BoundQuery
 from parquetry.query.planning.damage import find_damage
 from parquetry.query.planning.plan import Plan, TablePlan
 from parquetry.spark import machine_memory
-from parquetry.storage.merge import merge_sql, quote
+from parquetry.storage.merge import quote
+from parquetry.storage.scan.duck import table_sql
 from parquetry.storage.store import Store
-from parquetry.views.project import visible_columns, visible_rows
 
 _MANY_ROWS = 100_000  # of a result
 _MOST_FIGURES = 64  # of one text, over as many states of its tables
 _MOST_READY = 8  # sets of statements that were prepared for later
 _CORES = os.cpu_count() or 1
+
+Rows = Callable[[TablePlan, Sequence[str]], str]
+"""DuckDB text of a table's rows in these columns."""
 
 # See LocalExecutor._execute: the rows that are copied are few.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
@@ -108,12 +111,13 @@ class LocalExecutor:
     def _text(self, plan: Plan, hot: Mapping[str, list[Held]], sources: list[Source]) -> str:
         """The statement; what it reads is added to ``sources``."""
 
-        def scan(t: TablePlan, columns: Sequence[str]) -> Source:
-            name = f"__picked_{len(sources)}"
-            sources.append(source_of(t, columns, self._store, pick=plan.picks, hot=hot, name=name))
-            return sources[-1]
+        def rows_of(t: TablePlan, named: Sequence[str]) -> str:
+            scan, name = t.scan(named), f"__picked_{len(sources)}"
+            source = held_source(scan, hot) if hot else file_source(scan, self._store, pick=plan.picks, name=name)
+            sources.append(source)
+            return table_sql(scan, source.sql, merged=source.merged, key_filter=t.key_filter)
 
-        return local_statement(plan, scan)
+        return local_statement(plan, rows_of)
 
     def _execute(self, text: str, sources: Sequence[Source], plan: Plan) -> pa.Table:
         """Runs the statement, and notes what it read unless an earlier run of the plan did.
@@ -196,50 +200,18 @@ class LocalExecutor:
             return self._connections[threads]
 
 
-def columns_read(t: TablePlan, named: Iterable[str]) -> list[str]:
-    """The stored columns that the columns named by a query need: what they are made of, and what merging compares."""
-    schema = t.state.schema
-    columns = set(t.stored_columns(named)) | (set(schema.key) if t.merge else set())
-    if t.merge and schema.sequence:
-        columns.add(schema.sequence)
-    return [n for n in schema.names if n in columns] or [schema.key[0]]
-
-
-def local_statement(plan: Plan, scan: Callable[[TablePlan, Sequence[str]], Source]) -> str:
-    """The DuckDB text of the plan: the user's query over the stored rows, equal keys merged where needed.
-
-    ``scan`` gives these stored columns of a table.
-    """
+def local_statement(plan: Plan, rows_of: Rows) -> str:
+    """The DuckDB text of the plan: the user's query over the rows that ``rows_of`` gives of each table."""
     local = plan.bound.local
     if isinstance(local, WholeQuery):
-        return local.sql({m.number: f"({_rows(plan.tables[m.table], m.columns, scan)})" for m in local.mentions})
+        return local.sql({m.number: f"({rows_of(plan.tables[m.table], m.columns)})" for m in local.mentions})
     assert isinstance(local, LocalPlan)
     by_id = {t.state.table_id: t for t in plan.tables.values()}
     joined = [(by_id.pop(j.table_id), j) for j in local.joined]
     (own,) = by_id.values()
-    rows = _rows(own, local.columns, scan)
+    rows = rows_of(own, local.columns)
     for t, j in joined:
         named = [column for column, _ in j.columns]
         listed = ", ".join(f"{quote(column)} AS {quote(name)}" for column, name in j.columns)
-        rows = f"SELECT * FROM ({rows}) CROSS JOIN (SELECT {listed} FROM ({_rows(t, named, scan)}))"
+        rows = f"SELECT * FROM ({rows}) CROSS JOIN (SELECT {listed} FROM ({rows_of(t, named)}))"
     return local.sql(f"({rows})")
-
-
-def _rows(t: TablePlan, named: Sequence[str], scan: Callable[[TablePlan, Sequence[str]], Source]) -> str:
-    """The rows of a table as a query sees them."""
-    columns = columns_read(t, named)
-    source = scan(t, columns)
-    rows = source.sql
-    if not source.merged:
-        rows = f"(SELECT * FROM ({rows}) WHERE {t.key_filter})" if t.key_filter else f"({rows})"
-        rows = merge_sql(t.state.schema, rows, columns=columns)
-    return visible_sql(t, rows, named) if t.state.view is not None else rows
-
-
-def visible_sql(t: TablePlan, rows: str, wanted: Sequence[str]) -> str:
-    """A view's stored rows as the query names them: groups without rows left out, averages divided."""
-    assert t.state.view is not None
-    spec = t.state.view.spec
-    columns = [] if t.stored else visible_columns(spec, quote, duck=True, wanted=wanted)
-    there = visible_rows(spec, quote)
-    return f"SELECT {', '.join(columns) or '*'} FROM ({rows})" + (f" WHERE {there}" if there else "")

@@ -18,7 +18,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -28,11 +28,10 @@ from parquetry.errors import StorageError
 from parquetry.model.delta import Delta, cover
 from parquetry.model.state import State, TableState
 from parquetry.query.local.prepared import Held, run
-from parquetry.query.local.reader import numbered_rows
-from parquetry.query.planning.plan import PIECE_ROWS, Piece, Plan, TablePlan
+from parquetry.query.planning.plan import Plan, TablePlan
 from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
-from parquetry.storage.merge import ORDER, merge_sql, quote
-from parquetry.storage.row_groups import ROW_NUMBER
+from parquetry.storage.scan.duck import ROW_NUMBER, numbered_rows, stored_sql, table_sql
+from parquetry.storage.scan.scan import PIECE_ROWS, Piece, plan_scan
 from parquetry.storage.snapshot_index import data_files, open_snapshot
 from parquetry.storage.store import Store
 
@@ -75,7 +74,7 @@ class HotFiles:
         if not plan.holds or not 0 < plan.rows <= _MOST_ROWS:
             return {}
         tables = plan.tables.values()
-        pieces = {piece: t for t in tables for piece in t.pieces}
+        pieces = {piece: t for t in tables if t.kept for piece in t.kept.pieces}
         if len(pieces) > _MOST_PIECES:
             return {}
         several = {_mergeable(t.deltas): t for t in tables}
@@ -183,7 +182,6 @@ class HotFiles:
         import duckdb
 
         files = _mergeable(deltas)
-        schema = table.schemas[deltas[-1].schema_id] if files else table.schema
         with self._lock:
             if not files or files in self._merged or any((path, 0) not in self._copies for path in files):
                 self._merging.discard(files)
@@ -195,10 +193,13 @@ class HotFiles:
             if weight > self._free():
                 return  # nor is it tried again
         try:
-            columns = ", ".join(quote(n) for n in schema.names)
-            selects = [f"SELECT {columns}, {i} AS {ORDER} FROM {p.held.name}" for i, p in enumerate(parts)]
-            rows = f"({' UNION ALL '.join(selects)})"
-            text = merge_sql(schema, rows) if schema.keyed else f"SELECT {columns} FROM {rows}"
+            # As they are stored: what a view shows of them is up to the query.
+            schema_id = deltas[-1].schema_id
+            stored = replace(table, schema=table.schemas[schema_id], schema_id=schema_id, view=None)
+            scan = plan_scan(stored, deltas, files=files)
+            tasks = scan.tasks[max(0, len(before) - 1) :]
+            relations = [(task, p.held.name) for task, p in zip(tasks, parts, strict=True)]
+            text = table_sql(scan, stored_sql(scan, relations, ordered=scan.merge))
             held = self._hold(text, [p.held for p in parts])
         except duckdb.Error:
             return  # the files themselves are there
@@ -239,7 +240,7 @@ class HotFiles:
             del leaving
             before, own = (sum(footer.row_group(g).num_rows for g in part) for part in (range(groups[0]), groups))
             check_chunks(self._store, file, groups, footer.schema.to_arrow_schema().names)
-            rows = numbered_rows(self._store.url(file.path), [(before, before + own - 1)])
+            rows = numbered_rows(self._store, file.path, [(before, before + own)])
             held = self._hold(f"SELECT * EXCLUDE {ROW_NUMBER} FROM {rows}")
         except (duckdb.Error, pa.ArrowException, StorageError, OSError):
             return  # the query that reads the file itself will say what is wrong with it

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquetry.model.distinct import SKETCH_TYPE
+from parquetry.model.schema import TableSchema
 from parquetry.query.local.prepared import Held
-from parquetry.query.planning.plan import TablePlan
 from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
-from parquetry.storage.merge import ORDER, quote
-from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups, row_group_sizes
+from parquetry.storage.scan.arrow import read_row_groups, row_group_sizes
+from parquetry.storage.scan.duck import ROW_NUMBER, numbered_rows, stored_sql, whole_files
+from parquetry.storage.scan.scan import ReadTask, RowRange, TableScan, columns_had
 from parquetry.storage.store import Store
 
 BEYOND_PLAN = 0.1
@@ -50,9 +50,8 @@ Piece = tuple[str, list[int]]  # row groups of a file
 class Source:
     """DuckDB text of a relation with the table's stored rows; ``streams`` are the relations it names."""
 
-    sql: str
-    table: TablePlan
-    columns: Sequence[str]
+    scan: TableScan
+    sql: str = ""
     held: list[Held] = field(default_factory=list)  # it names these, which hold all the rows
     merged: bool = False  # or there is nothing to merge
     streams: dict[str, pa.RecordBatchReader | pa.Table] = field(default_factory=dict)
@@ -71,8 +70,9 @@ class Source:
     @property
     def small(self) -> bool:
         """Whether one thread is as soon done with it as several."""
-        few = self.table.rows * len(self.columns) <= _FEW_VALUES
-        return bool(self.held) or not self.table.files or self.counted and few
+        kept = self.scan.kept
+        few = kept is None or kept.rows * len(self.scan.columns) <= _FEW_VALUES
+        return bool(self.held) or not self.scan.tasks or self.counted and few
 
 
 def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, int]:
@@ -88,7 +88,7 @@ def measured(cursor: Any, sources: Sequence[Source], store: Store) -> dict[str, 
         size += int(profile.get("io", {}).get("total_bytes_read", 0))
         rows += round(told_rows * scanned / told)
         groups += scanned
-    files = sum(len(s.table.files) for s in sources)
+    files = sum(len(s.scan.tasks) for s in sources)
     return {"bytes_read": size, "rows_scanned": rows, "blocks_read": groups, "files_read": files}
 
 
@@ -97,30 +97,32 @@ class Ways:
     """How each file of a plan is read: whole, by the numbers of its rows, or its kept row groups picked."""
 
     whole: frozenset[str] = frozenset()
-    numbered: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
+    numbered: Mapping[str, list[RowRange]] = field(default_factory=dict)
     picked: Mapping[str, list[int]] = field(default_factory=dict)
     rows: int = 0  # all that is read
 
 
-def ways_to_read(t: TablePlan, names: Sequence[str], *, pick: bool) -> Ways:
+def ways_to_read(scan: TableScan, *, pick: bool) -> Ways:
     """The soonest way for each file that reads no more than the plan keeps of it, or hardly more."""
-    if not pick or t.index is None or t.keep is None:
-        return Ways(t.files, rows=t.rows_in_files)
-    index, groups, ranges = t.index, t.row_groups(), t.row_ranges()
+    if not pick or scan.kept is None:
+        read = 0 if scan.kept is None else scan.kept.rows_in_files
+        return Ways(frozenset(task.file.path for task in scan.tasks), rows=read)
+    index, groups, ranges = scan.kept.index, scan.kept.row_groups(), scan.kept.row_ranges()
+    schema, names = scan.table.schema, scan.columns
     rows_of = np.bincount(index.path_of, index.rows, len(index.paths))
     ordinal = {path: i for i, path in enumerate(index.paths)}
     # Between small chunks DuckDB reads what nobody wants.
-    chunks = index.groups_of_path * len(t.state.schema.columns)
+    chunks = index.groups_of_path * len(schema.columns)
     small_chunks = np.bincount(index.path_of, index.bytes, len(index.paths)) < _DUCKDB_GAP * chunks
-    small_chunks &= len(names) < len(t.state.schema.columns)
+    small_chunks &= len(names) < len(schema.columns)
     whole: set[str] = set()
-    numbered: dict[str, list[tuple[int, int]]] = {}
+    numbered: dict[str, list[RowRange]] = {}
     picked: dict[str, list[int]] = {}
     read = 0
-    can_number = ROW_NUMBER not in {n.lower() for n in t.state.schema.names}
+    can_number = ROW_NUMBER not in {n.lower() for n in schema.names}
     for path, kept in groups.items():
         at = ordinal[path]
-        rows = sum(b - a + 1 for a, b in ranges[path])
+        rows = sum(b - a for a, b in ranges[path])
         read += rows
         if index.file(path).small or small_chunks[at]:
             picked[path] = kept  # a small file is one read, which DuckDB would take several for
@@ -128,7 +130,7 @@ def ways_to_read(t: TablePlan, names: Sequence[str], *, pick: bool) -> Ways:
             whole.add(path)
             read += int(rows_of[at]) - rows
         elif can_number and _numbering_pays(
-            t, names, in_file=int(index.groups_of_path[at]), ranges=len(ranges[path]), kept=len(kept), rows=rows
+            schema, names, in_file=int(index.groups_of_path[at]), ranges=len(ranges[path]), kept=len(kept), rows=rows
         ):
             numbered[path] = ranges[path]
         else:
@@ -136,9 +138,11 @@ def ways_to_read(t: TablePlan, names: Sequence[str], *, pick: bool) -> Ways:
     return Ways(frozenset(whole), numbered, picked, read)
 
 
-def _numbering_pays(t: TablePlan, names: Sequence[str], *, in_file: int, ranges: int, kept: int, rows: int) -> bool:
+def _numbering_pays(
+    schema: TableSchema, names: Sequence[str], *, in_file: int, ranges: int, kept: int, rows: int
+) -> bool:
     """Whether DuckDB is sooner done with the rows of a file by their numbers than we are who pick row groups."""
-    fixed = sum(_has_fixed_width(t.state.schema.column(n).arrow) for n in names)
+    fixed = sum(_has_fixed_width(schema.column(n).arrow) for n in names)
     kinds = fixed, len(names) - fixed
     numbered = _NUMBERED_MS + in_file * (_NUMBERED_PER_GROUP + _NUMBERED_PER_RANGE * ranges)
     picked = _PICKED_MS + kept * (_PICKED_PER_GROUP + _PICKED_PER_CHUNK * len(names))
@@ -151,58 +155,48 @@ def _has_fixed_width(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
 
 
-def source_of(
-    t: TablePlan, names: Sequence[str], store: Store, *, pick: bool, hot: Mapping[str, list[Held]], name: str
-) -> Source:
-    """The stored rows of ``t`` in the columns ``names``, unmerged unless they lie in memory so; with the delta's place
-    in time if they have to be merged.
-
-    ``pick`` allows row groups to be picked, which get a ``name``; ``hot`` holds all its rows in memory, by path. A
-    column that a delta is too old to have is null there.
-    """
-    ways = Ways() if hot else ways_to_read(t, names, pick=pick)
-    files = [(place, d, f.path) for place, d in enumerate(t.deltas) for f in d.files if f.path in t.files]
+def held_source(scan: TableScan, hot: Mapping[str, list[Held]]) -> Source:
+    """The stored rows of a scan, which ``hot`` holds in memory, by path; they may be merged there."""
     # What holds several files is read once, as if it were the last of them.
-    held = {h: (place, d) for place, d, path in files for h in (hot[path] if hot else ())}
-    source = Source("", t, names, list(held), merged=not t.merge or len(held) == 1)
-    if not hot:
-        source.in_files = _check_files(t, names, store, ways)
-    scans: dict[tuple[int, int], list[str]] = {}
-    for place, d, read in [(*at, h.name) for h, at in held.items()] if hot else files:
-        scans.setdefault((0 if source.merged else place, d.schema_id), []).append(read)
-    selects: list[str] = []
-    for (place, schema_id), paths in scans.items():
-        had = set(t.state.schemas[schema_id].names)
-        columns = [quote(n) if n in had else f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names]
-        ordered = [] if source.merged else [f"{place} AS {ORDER}"]
-        relations = (
-            list(paths) if hot else [numbered_rows(store.url(p), r) for p in paths if (r := ways.numbered.get(p))]
-        )
-        if whole := [store.url(p) for p in paths if p in ways.whole]:
-            relations.append(_reading(whole))
+    held = {h: task for task in scan.tasks for h in hot[task.file.path]}
+    merged = not scan.merge or len(held) == 1
+    sql = stored_sql(scan, [(task, h.name) for h, task in held.items()], ordered=not merged)
+    return Source(scan, sql, list(held), merged)
+
+
+def file_source(scan: TableScan, store: Store, *, pick: bool, name: str) -> Source:
+    """The stored rows of a scan, from its files; ``pick`` allows row groups to be picked, which get a ``name``."""
+    ways = ways_to_read(scan, pick=pick)
+    source = Source(scan, merged=not scan.merge, in_files=_check_files(scan, store, ways))
+    alike: dict[tuple[int, int], list[ReadTask]] = {}
+    for task in scan.tasks:
+        alike.setdefault((task.place if scan.merge else 0, task.schema_id), []).append(task)
+    relations: list[tuple[ReadTask, str]] = []
+    for tasks in alike.values():
+        paths = [task.file.path for task in tasks]
+        found = [numbered_rows(store, p, r) for p in paths if (r := ways.numbered.get(p))]
+        if whole := [p for p in paths if p in ways.whole]:
+            found.append(whole_files(store, whole))
         if groups := {p: ways.picked[p] for p in paths if p in ways.picked}:
-            stored = [n for n in names if n in had] or [t.state.schema.key[0]]
-            relations.append(f"{name}_{len(selects)}")
-            source.streams[relations[-1]] = _picked(source, store, groups, stored)
-        selects += [f"SELECT {', '.join(columns + ordered)} FROM {relation}" for relation in relations]
-    if not selects:
-        columns = [f"CAST(NULL AS {duck_type(t, n)}) AS {quote(n)}" for n in names] + [f"0 AS {ORDER}"]
-        selects = [f"SELECT {', '.join(columns)} WHERE false"]
-    source.sql = " UNION ALL ".join(selects)
+            stored = columns_had(scan.table, tasks[0].schema_id, scan.columns)
+            found.append(f"{name}_{len(source.streams)}")
+            source.streams[found[-1]] = _picked(source, store, groups, stored)
+        relations += [(tasks[0], relation) for relation in found]
+    source.sql = stored_sql(scan, relations, ordered=scan.merge)
     return source
 
 
-def _check_files(t: TablePlan, names: Sequence[str], store: Store, ways: Ways) -> tuple[int, int]:
+def _check_files(scan: TableScan, store: Store, ways: Ways) -> tuple[int, int]:
     """Checks what DuckDB is going to read, which does not do so itself; and counts its row groups and rows."""
-    if t.index is None:
+    if scan.kept is None:
         return 0, 0
-    index, kept = t.index, t.row_groups()
+    index, kept = scan.kept.index, scan.kept.row_groups()
     wanted: dict[str, Sequence[int]] = {path: kept[path] for path in ways.numbered}
-    rows = sum(b - a + 1 for ranges in ways.numbered.values() for a, b in ranges)
+    rows = sum(b - a for ranges in ways.numbered.values() for a, b in ranges)
     whole = np.array([path in ways.whole for path in index.paths])[index.path_of]
-    ordinals = np.bincount(index.path_of, minlength=len(index.paths))
-    wanted |= {path: range(int(n)) for path, n in zip(index.paths, ordinals, strict=True) if path in ways.whole}
-    jobs = [partial(check_chunks, store, index.file(path), groups, names) for path, groups in wanted.items()]
+    counts = zip(index.paths, index.groups_of_path.tolist(), strict=True)
+    wanted |= {path: range(n) for path, n in counts if path in ways.whole}
+    jobs = [partial(check_chunks, store, index.file(path), groups, scan.columns) for path, groups in wanted.items()]
     for _ in map(_call, jobs) if len(jobs) == 1 else _readers().map(_call, jobs):
         pass
     return sum(map(len, wanted.values())), rows + int(index.rows[whole].sum())
@@ -212,24 +206,12 @@ def _call(job: Callable[[], None]) -> None:
     job()
 
 
-def _reading(urls: Iterable[str], options: str = "") -> str:
-    listed = ", ".join("'" + url.replace("'", "''") + "'" for url in urls)
-    # A folder above the warehouse may be called k=5: no reason to take 5 for the column k.
-    return f"read_parquet([{listed}], hive_partitioning = false{options})"
-
-
-def numbered_rows(url: str, ranges: Sequence[tuple[int, int]]) -> str:
-    """A file's rows with these numbers, the last ones included, in DuckDB's words."""
-    within = " OR ".join(f"{ROW_NUMBER} BETWEEN {a} AND {b}" for a, b in ranges)
-    return f"{_reading([url], f', {ROW_NUMBER} = true')} WHERE {within}"
-
-
-def _plain(t: TablePlan, names: Sequence[str]) -> bool:
+def _plain(schema: TableSchema, names: Sequence[str]) -> bool:
     """Whether filters on these columns mean the same in an Arrow table's scan, into which DuckDB pushes them.
 
     NaN compares otherwise there, and decimals and timestamps would have to be converted.
     """
-    return all(_is_plain(t.state.schema.column(n).arrow) for n in names)
+    return all(_is_plain(schema.column(n).arrow) for n in names)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -243,8 +225,8 @@ def _picked(
 
     A table if filters mean the same in its scan, and a stream else, into which DuckDB pushes none.
     """
-    index = source.table.index
-    assert index is not None
+    assert source.scan.kept is not None
+    index = source.scan.kept.index
 
     def read(piece: Piece) -> pa.Table:
         path, ordinals = piece
@@ -256,10 +238,10 @@ def _picked(
         return rows
 
     pieces = [(path, part) for path, kept in groups.items() for part in _pieces(store, index.file(path), kept)]
-    values = source.table.rows * len(columns)
+    values = source.scan.kept.rows * len(columns)
     tables = map(read, pieces) if values <= _FEW_VALUES else _ahead(read, pieces)
     first = next(tables)
-    if values <= _MANY_VALUES and _plain(source.table, columns):
+    if values <= _MANY_VALUES and _plain(source.scan.table.schema, columns):
         return pa.concat_tables([first, *(rows.cast(first.schema) for rows in tables)])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -307,21 +289,13 @@ def _readers() -> ThreadPoolExecutor:
 
 def _count_kept(source: Source, store: Store) -> None:
     """Counts the kept row groups as if they were read: what a query costs does not depend on what lies in memory."""
-    t, kept = source.table, source.table.row_groups()
-    assert t.index is not None
-    for path in t.files:
-        rows, sizes = row_group_sizes(store, t.index.file(path), tuple(source.columns))
-        ordinals = kept.get(path, []) if t.keep is not None else range(len(rows))
+    kept = source.scan.kept
+    assert kept is not None
+    for path, ordinals in kept.row_groups().items():
+        rows, sizes = row_group_sizes(store, kept.index.file(path), source.scan.columns)
         source.rows += sum(rows[g] for g in ordinals)
         source.bytes += sum(sizes[g] for g in ordinals)
         source.groups += len(ordinals)
-
-
-def duck_type(t: TablePlan, name: str) -> str:
-    """A stored column's type in DuckDB's words."""
-    kind = t.state.schema.column(name).type
-    known = {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP", "string": "VARCHAR", "binary": "BLOB"}
-    return "SMALLINT[]" if kind == SKETCH_TYPE else known.get(kind, kind)
 
 
 def _sum_of(operators: list[dict[str, Any]], name: str) -> int:

@@ -12,17 +12,12 @@ import numpy as np
 from parquetry.layouts.pruning.prune import Mask
 from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
-from parquetry.model.view import ROWS
 from parquetry.query.planning.bind import BoundQuery, TableRef
 from parquetry.query.planning.snapshots import Snapshot
 from parquetry.query.planning.split_plan import SplitPlan
+from parquetry.storage.scan.scan import KeptGroups, ReadTask, TableScan, columns_read, read_tasks, stored_columns
 from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
 from parquetry.storage.store import Store
-
-PIECE_ROWS = 1 << 15
-Piece = tuple[str, int]
-"""A file's path, and a number: of its row groups, those that start within so many times ``PIECE_ROWS``."""
-
 
 Outcome = Literal["chosen", "considered", "refused", "off"]
 
@@ -70,10 +65,10 @@ class TablePlan:
     def groups_read(self) -> int:
         return 0 if self.keep is None else int(np.count_nonzero(self.keep))
 
-    @cached_property
+    @property
     def rows(self) -> int:
         """In the kept row groups."""
-        return 0 if self.index is None else int(self.index.rows[self.keep].sum())
+        return 0 if self.kept is None else self.kept.rows
 
     @cached_property
     def bytes(self) -> int:
@@ -85,13 +80,19 @@ class TablePlan:
         index = self.index
         return frozenset() if index is None else frozenset(index.paths[i] for i in np.unique(index.path_of[self.keep]))
 
-    def stored_columns(self, named: Iterable[str]) -> set[str]:
-        """The stored columns that the columns a query names are read from."""
-        view = self.state.view
-        if view is None:
-            return set(named)
-        hidden = {ROWS} if view.spec.hides_rows else set()
-        return set(named) | hidden if self.stored else view.spec.stored_for(set(named))
+    def scan(self, named: Iterable[str]) -> TableScan:
+        """What an executor reads for these columns."""
+        named = tuple(named)
+        columns = columns_read(self.state, named, merge=self.merge, visible=not self.stored)
+        return TableScan(self.state, self.tasks, named, columns, self.merge, not self.stored, self.kept)
+
+    @cached_property
+    def tasks(self) -> tuple[ReadTask, ...]:
+        return read_tasks(self.deltas, self.files)
+
+    @cached_property
+    def kept(self) -> KeptGroups | None:
+        return None if self.index is None or self.keep is None else KeptGroups(self.index, self.keep)
 
     def narrowed(self, rule: str, masks: Sequence[Mask]) -> TablePlan:
         """The same table with only what ``masks`` leave of it; what that skips is the rule's merit."""
@@ -105,62 +106,18 @@ class TablePlan:
         keep = None if self.index is None else ~self.index.extra
         return replace(self, masks=() if keep is None else (keep,) * len(self.refs), keep=keep, skipped_by={})
 
-    def row_groups(self) -> dict[str, list[int]]:
-        """The ordinals of the kept row groups in each file, in the files' order."""
-        if self.index is None or self.keep is None or not self.keep.any():
-            return {}
-        paths, ordinals = self.index.path_of[self.keep], self.index.row_group[self.keep]
-        order = np.lexsort((ordinals, paths))
-        files, starts = np.unique(paths[order], return_index=True)
-        parts = np.split(ordinals[order], starts[1:])
-        return {self.index.paths[f]: part.tolist() for f, part in zip(files.tolist(), parts, strict=True)}
-
     @cached_property
     def delta_ids(self) -> tuple[str, ...]:
         return tuple(d.delta_id for d in self.deltas)
 
-    @cached_property
-    def pieces(self) -> tuple[Piece, ...]:
-        """The pieces of files that the kept row groups lie in."""
-        if self.index is None or self.keep is None:
-            return ()
-        paths, numbers = self.index.path_of[self.keep], self.index.first_row[self.keep] // PIECE_ROWS
-        found = dict.fromkeys(zip(paths.tolist(), numbers.tolist(), strict=True))
-        return tuple((self.index.paths[path], number) for path, number in found)
-
-    def row_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """The kept rows of each file as ranges of their numbers, the last one included; neighbours are joined."""
-        if self.index is None or self.keep is None:
-            return {}
-        found: dict[str, list[tuple[int, int]]] = {}
-        kept = np.flatnonzero(self.keep)
-        kept = kept[np.lexsort((self.index.row_group[kept], self.index.path_of[kept]))]
-        first, rows = self.index.first_row[kept], self.index.rows[kept]
-        for path, a, n in zip(self.index.path_of[kept].tolist(), first.tolist(), rows.tolist(), strict=True):
-            ranges = found.setdefault(self.index.paths[path], [])
-            if ranges and ranges[-1][1] == a - 1:
-                ranges[-1] = (ranges[-1][0], a + n - 1)
-            else:
-                ranges.append((a, a + n - 1))
-        return found
-
-    @property
-    def rows_in_files(self) -> int:
-        """Of the files that hold a kept row group: what a reader reads that skips nothing below the file."""
-        if self.index is None or self.keep is None:
-            return 0
-        read = np.zeros(len(self.index.paths), bool)
-        read[self.index.path_of[self.keep]] = True
-        return int(self.index.rows[read[self.index.path_of]].sum())
-
     @property
     def files_total(self) -> int:
-        return sum(not f.extra for d in self.deltas for f in d.files)
+        return len(read_tasks(self.deltas))
 
     @property
     def column_share(self) -> float:
         """The share of the columns that the query reads, as a rough share of the bytes."""
-        named = self.stored_columns(c for r in self.refs for c in r.columns)
+        named = stored_columns(self.state, (c for r in self.refs for c in r.columns), visible=not self.stored)
         used = named | (set(self.state.schema.key) if self.merge else set())
         return max(1, len(used)) / len(self.state.schema.columns)
 

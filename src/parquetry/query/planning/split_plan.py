@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from parquetry.query.compile.partials import PartialPlan
 from parquetry.splits.assignment import SplitTask
+from parquetry.splits.other_orders import KeyOrder
 from parquetry.splits.progressive import Splits
 from parquetry.splits.ranges import KeyRanges
 
@@ -18,6 +19,7 @@ class SplitPlan:
     splits: Splits
     theta: float
     tasks: tuple[SplitTask, ...]
+    order: KeyOrder  # in which it is cut
     parts: PartialPlan | None  # None: workers give rows, and Spark runs the user's text over them
     rounds_read: int  # of index reads that cutting took
     nodes_read: int  # index nodes that were read; all others were in memory

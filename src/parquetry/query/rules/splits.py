@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from parquetry.errors import QueryError
 from parquetry.layouts.pruning.features import opaque_conditions
+from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Mask
 from parquetry.model.key_ranges import key_ranges
-from parquetry.model.layout import layout_from_json
 from parquetry.model.predicate import restrict
 from parquetry.query.compile.partials import PartialPlan, plan_in_parts
 from parquetry.query.compile.plain_select import Refusal
@@ -28,10 +29,12 @@ from parquetry.query.rules.executor import (
 from parquetry.splits.assignment import assign, assign_by_delta
 from parquetry.splits.boundary import shorten_columns
 from parquetry.splits.delta_index import DeltaIndex
-from parquetry.splits.progressive import Precision, cut_into_splits
+from parquetry.splits.other_orders import KeyOrder, Others, keys_in_order, main_order
+from parquetry.splits.progressive import Precision, Split, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
-from parquetry.storage.row_groups import ROW_NUMBER
+from parquetry.storage.scan.duck import ROW_NUMBER
+from parquetry.storage.scan.scan import layout_of
 from parquetry.storage.snapshot_index import SnapshotIndex
 
 NAME = "scan_workers"
@@ -62,7 +65,9 @@ def _apply(plan: Plan) -> Plan:
         wish = Wish(most, min_size=settings.min_split_bytes / t.column_share)
         precision = Precision(round_size=_ROUND_BYTES / t.column_share, node_size=_NODE_BYTES / t.column_share)
     schema = t.state.schema
-    index = DeltaIndex(t.index, t.deltas, plan.store, t.keep)
+    order, own = _order(t, t.index, t.keep)
+    others = _others(t, t.index, np.flatnonzero(t.keep & ~own).tolist(), order)
+    index = DeltaIndex(t.index, t.deltas, plan.store, own)
     shorten = shorten_columns([schema.column(k).arrow for k in schema.key])
     ranges = _ranges(t, t.index, t.keep)
     splits = cut_into_splits(index, ranges, wish, precision, shorten)
@@ -70,16 +75,18 @@ def _apply(plan: Plan) -> Plan:
     if lazily := schema.keyed and not t.merge and len(t.deltas) > 1:
         tasks = assign_by_delta(t.index, t.keep, t.deltas, splits.wanted, touched)
     else:
-        tasks = assign(splits.splits, t.index, t.keep, t.deltas, touched)
+        everything = Split(None, None, 0.0, 0.0, 0.0)
+        tasks = assign(splits.splits or [everything], t.index, own, t.deltas, touched, others)
     spent = (time.perf_counter() - started) * 1e3
     decided = f"{name}: {len(tasks)} splits, one task each{', delta by delta' if lazily else ''}"
     why = (
         f"P {wish.splits}{f' for {cores} cores' if asked is None else ' as asked'}, θ {precision.theta:g}, "
         f"{index.nodes_read} index nodes read in {index.rounds_read} rounds, "
         f"estimated skew {splits.skew:.2f}, {spent:.1f} ms"
+        f"{f', {len(others)} row groups lie in another order' if others else ''}"
     )
     read = index.rounds_read, index.nodes_read
-    scan = SplitPlan(ranges, splits, precision.theta, tuple(tasks), parts, *read, spent)
+    scan = SplitPlan(ranges, splits, precision.theta, tuple(tasks), order, parts, *read, spent)
     figures = {"splits": len(tasks), "estimated_skew": splits.skew, "nodes_read": index.nodes_read, "ms": spent}
     return plan.decide(Decision(NAME, decided, why, name, figures=figures), scan=scan)
 
@@ -107,7 +114,7 @@ def _parts(plan: Plan) -> PartialPlan | None | Refusal:
         return Refusal(f"a column is called {ROW_NUMBER}, which workers call the number of a row in its file")
     if asked is None and not _pays(plan):
         return Refusal(f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers")
-    if unsplittable := _mixed(t, t.index, t.keep):
+    if unsplittable := _unroutable(t):
         return Refusal(unsplittable)
     parts = plan_in_parts(plan.bound.tree, plan.bound.sql, t.state.name, t.state.readable, local, t.rows)
     if isinstance(parts, PartialPlan):
@@ -122,18 +129,28 @@ def _pays(plan: Plan) -> bool:
     return per_core * (1 / SPARK_BYTES_PER_CORE_S - 1 / LOCAL_BYTES_PER_CORE_S) > WORKER_FLOOR_S
 
 
-def _mixed(t: TablePlan, index: SnapshotIndex, keep: Mask) -> str:
-    """Why the key order of the deltas does not fit together; empty where it does."""
-    known = {0: None, **t.state.layouts, t.state.layout_id: t.state.layout}
+def _unroutable(t: TablePlan) -> str:
+    """Why workers cannot tell the blocks of the rows of all deltas; empty where they can."""
     used = {d.layout_id for d in t.deltas}
-    if not used <= known.keys():
+    if not used <= {0, *t.state.layouts, t.state.layout_id}:
         return "a delta has a layout that is no longer known"
     # A worker routes rows of a row group with several blocks, and only Spark evaluates opaque conditions exactly.
-    if any(opaque_conditions(layout_from_json(spec)) for i in used if (spec := known[i]) is not None):
+    if any(opaque_conditions(spec) for i in used if (spec := layout_of(t.state, i)) is not None):
         return "its layout has conditions that only Spark can route by"
-    if t.merge and (len(used) > 1 or bool(index.extra[keep].any())):
-        return "deltas that merge lie in different layouts"
     return ""
+
+
+def _order(t: TablePlan, index: SnapshotIndex, keep: Mask) -> tuple[KeyOrder, Mask]:
+    """The order to cut in, and which row groups lie in it. Where nothing merges, each is cut in its own."""
+    if not t.merge:
+        return KeyOrder(t.state.layout_id), keep
+    return main_order(index, keep, [d.layout_id for d in t.deltas if layout_of(t.state, d.layout_id) is None])
+
+
+def _others(t: TablePlan, index: SnapshotIndex, groups: Sequence[int], order: KeyOrder) -> Others:
+    """The row groups that lie in another order, with the keys that they can have in this one."""
+    known = {layout.layout_id: layout.table for layout in known_layouts(t.state)} if groups else {}
+    return {g: keys_in_order(index, g, order, known.get(order.layout_id)) for g in groups}
 
 
 def _ranges(t: TablePlan, index: SnapshotIndex, keep: Mask) -> KeyRanges:

@@ -13,14 +13,11 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError, QueryError, StorageError
 from parquetry.query.planning.damage import find_damage
-from parquetry.query.planning.plan import Plan, TablePlan
+from parquetry.query.planning.plan import Plan
 from parquetry.query.spark.relations import relations_in
 from parquetry.spark import activate, active_session_kept, private_session
-from parquetry.storage.frames import scan, snapshot_frame
-from parquetry.storage.merge import ORDER
+from parquetry.storage.scan.spark import table_rows
 from parquetry.storage.store import Store
-from parquetry.views.normalize import quoted
-from parquetry.views.project import visible_columns, visible_rows
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -64,14 +61,7 @@ class SparkExecutor:
         if self._store.local and (damage := find_damage(plan, self._store)):
             raise damage
         for name, t in plan.tables.items():
-            schema = t.state.schema
-            if t.merge:
-                table = _visible(snapshot_frame(session, self._store, schema, t.deltas, t.files), t)
-            elif t.state.view is not None:
-                table = _visible(scan(session, self._store, schema, t.deltas, t.files), t)
-            else:
-                table = scan(session, self._store, schema, t.deltas, t.files).drop(ORDER)
-            table.createOrReplaceTempView(name)
+            table_rows(session, self._store, t.scan(t.state.readable.names)).createOrReplaceTempView(name)
         frame = session.sql(plan.bound.sql)
         for name in plan.tables:
             session.catalog.dropTempView(name)  # the frame's plan has it; a session may live longer than its frames
@@ -114,17 +104,6 @@ def running(context: SparkContext, plan: Plan) -> Iterator[str]:
         yield group
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-
-
-def _visible(frame: DataFrame, t: TablePlan) -> DataFrame:
-    """The frame of a view as the query names its columns: groups without rows left out, averages divided."""
-    if t.state.view is None:
-        return frame
-    spec = t.state.view.spec
-    there = visible_rows(spec, quoted)
-    frame = frame.where(there) if there else frame
-    columns = [quoted(n) for n in t.state.schema.names] if t.stored else visible_columns(spec, quoted, duck=False)
-    return frame.selectExpr(*columns)
 
 
 def _measured(frame: DataFrame, group: str, plan: Plan) -> dict[str, int]:

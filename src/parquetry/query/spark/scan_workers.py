@@ -22,15 +22,15 @@ import pyarrow as pa
 from parquetry.model.types import arrow_type
 from parquetry.query.compile.partials import PARTIALS
 from parquetry.query.compile.plain_select import LocalPlan
-from parquetry.query.local.executor import columns_read, visible_sql
-from parquetry.query.local.reader import duck_type
-from parquetry.query.planning.plan import Plan, TablePlan
+from parquetry.query.local.prepared import run
+from parquetry.query.planning.plan import Plan
 from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.query.spark.executor import explained, running
-from parquetry.query.spark.split_rows import StoredTable, rows_of
+from parquetry.query.spark.split_rows import StoredTable, rows_of, stored_table
 from parquetry.spark import active_session_kept, machine_cores, machine_memory, private_session
 from parquetry.splits.assignment import SplitTask
-from parquetry.storage.merge import merge_sql, quote
+from parquetry.storage.merge import quote
+from parquetry.storage.scan.duck import table_sql
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -75,13 +75,8 @@ def job_of(plan: Plan, scan: SplitPlan, store: Store) -> ScanJob:
     local = plan.bound.local
     assert isinstance(local, LocalPlan)
     (t,) = plan.tables.values()
-    names = columns_read(t, local.columns)
-    rows = f"({_SOURCE})"
-    if t.merge:
-        rows = f"(SELECT * FROM {rows} WHERE {t.key_filter})" if t.key_filter else rows
-        rows = f"({merge_sql(t.state.schema, rows, columns=names)})"
-    if t.state.view is not None:
-        rows = f"({visible_sql(t, rows[1:-1], local.columns)})"
+    stored = t.scan(local.columns)
+    rows = f"({table_sql(stored, _SOURCE, key_filter=t.key_filter)})"
     if scan.parts is not None:
         statement = scan.parts.worker_sql(local, rows)
         columns = [(p.name, p.type) for p in scan.parts.columns]
@@ -90,28 +85,20 @@ def job_of(plan: Plan, scan: SplitPlan, store: Store) -> ScanJob:
         where = " AND ".join(c.sql for c in local.where) or "true"
         statement = f'SELECT {", ".join(quote(c.name) for c in wanted)} FROM {rows} AS "__rows" WHERE {where}'
         columns = [(c.name, c.type) for c in wanted]
-    return ScanJob(_stored(t, names, store), statement, *zip(*columns, strict=True))
-
-
-def _stored(t: TablePlan, names: list[str], store: Store) -> StoredTable:
-    had = {i: frozenset(s.names) for i, s in t.state.schemas.items()}
-    layouts = {**t.state.layouts, t.state.layout_id: t.state.layout}
-    types = tuple(duck_type(t, n) for n in names)
-    assert t.index is not None
-    files = {path: t.index.file(path) for path in t.files}
-    return StoredTable(store, t.state.schema, tuple(names), types, had, layouts, t.merge, files)
+    return ScanJob(stored_table(stored, store, scan.order), statement, *zip(*columns, strict=True))
 
 
 def scan_split(job: ScanJob, task: SplitTask) -> tuple[pa.Table, Worked]:
     """One worker's rows, and what it took."""
     started, cpu = time.perf_counter(), time.process_time()
-    source, count = rows_of(task, job.table)
+    source = rows_of(task, job.table)
     connection = _duckdb()
-    found = connection.sql(job.statement.replace(_SOURCE, source)).to_arrow_table().cast(job.schema)
+    text = job.statement.replace(_SOURCE, source.sql)
+    found = run(connection, "sql", text, **source.streams).to_arrow_table().cast(job.schema)
     profile = json.loads(connection.get_profiling_information(format="json"))
-    size = int(profile.get("io", {}).get("total_bytes_read", 0))
+    size = source.bytes + int(profile.get("io", {}).get("total_bytes_read", 0))
     spent = time.perf_counter() - started, time.process_time() - cpu
-    return found, Worked(task.ordinal, count, size, *spent)
+    return found, Worked(task.ordinal, source.rows, size, *spent)
 
 
 @lru_cache(maxsize=1)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from parquetry.layouts.routing.route import compiled
 from parquetry.model.keys import block_prefix, encode_keys
-from parquetry.model.layout import layout_from_json
-from parquetry.model.schema import TableSchema
-from parquetry.splits.assignment import DeltaPart, Edge, FilePart, RowRange, SplitTask
+from parquetry.splits.assignment import Edge, SplitPart, SplitTask
 from parquetry.splits.boundary import columns_in
+from parquetry.splits.other_orders import KeyOrder
 from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
-from parquetry.storage.merge import ORDER, quote
-from parquetry.storage.row_groups import ROW_NUMBER, read_row_groups
+from parquetry.storage.scan.arrow import stored_rows
+from parquetry.storage.scan.duck import numbered_rows, stored_sql, whole_files
+from parquetry.storage.scan.scan import ReadTask, RowRange, TableScan, columns_had, join_on, layout_of
 from parquetry.storage.store import Store
 
 
@@ -28,60 +27,67 @@ class StoredTable:
     """What a worker must know of the table to read its rows; sent to executors by pickling."""
 
     store: Store
-    schema: TableSchema
-    names: tuple[str, ...]  # the columns to read
-    types: tuple[str, ...]  # their DuckDB types, for deltas that are too old to have one
-    had: Mapping[int, frozenset[str]]  # columns by schema id
-    layouts: Mapping[int, Mapping[str, Any] | None]  # by layout id
-    ordered: bool  # rows carry their delta's place in time
+    scan: TableScan  # without tasks: a split brings its own
     files: Mapping[str, CheckedFile]  # by path
+    order: KeyOrder  # of the splits' keys
 
 
-def rows_of(task: SplitTask, table: StoredTable) -> tuple[str, int]:
-    """DuckDB text of a relation with exactly the split's stored rows, and how many there are."""
-    selects: list[str] = []
-    count = 0
-    for part in task.parts:
-        whole: list[str] = []
-        columns = _columns(part, table)
-        for file in part.files:
-            if file.whole:
-                _check(file, file.rows, part, table)
-                whole.append(file.path)
-                count += sum(b - a for a, b in file.rows)
-                continue
-            rows = rows_inside(file, part, task, table)
-            if rows:
-                _check(file, rows, part, table)
-                count += sum(b - a for a, b in rows)
-                within = " OR ".join(f"{ROW_NUMBER} BETWEEN {a} AND {b - 1}" for a, b in rows)
-                selects.append(f"SELECT {columns} FROM {_reading([file.path], table, numbered=True)} WHERE {within}")
-        if whole:
-            selects.append(f"SELECT {columns} FROM {_reading(whole, table, numbered=False)}")
-    if not selects:
-        nulls = [f"CAST(NULL AS {t}) AS {quote(n)}" for n, t in zip(table.names, table.types, strict=True)]
-        selects = [f"SELECT {', '.join(nulls + ([f'0 AS {ORDER}'] if table.ordered else []))} WHERE false"]
-    return " UNION ALL ".join(selects), count
+def stored_table(scan: TableScan, store: Store, order: KeyOrder) -> StoredTable:
+    assert scan.kept is not None
+    files = {task.file.path: scan.kept.index.file(task.file.path) for task in scan.tasks}
+    return StoredTable(store, replace(scan, table=replace(scan.table, deltas=()), tasks=(), kept=None), files, order)
 
 
-def rows_inside(file: FilePart, part: DeltaPart, task: SplitTask, table: StoredTable) -> list[RowRange]:
-    """The row ranges of a file that lie in the split, in order; neighbours joined."""
-    found = list(file.rows)
-    for edge in file.edges:
-        first = 0 if task.lo is None else _rows_before(task.lo, edge, file, part, table)
-        stop = edge.rows if task.hi is None else _rows_before(task.hi, edge, file, part, table)
+@dataclass(frozen=True, eq=False)
+class SplitRows:
+    """DuckDB text of a relation with a split's stored rows, and the Arrow data that it names."""
+
+    sql: str
+    rows: int
+    streams: dict[str, pa.RecordBatchReader]
+    bytes: int = 0  # read for the streams
+
+
+def rows_of(split: SplitTask, table: StoredTable) -> SplitRows:
+    """Exactly the split's stored rows."""
+    whole: dict[tuple[int, int], list[ReadTask]] = {}
+    relations: list[tuple[ReadTask, str]] = []
+    streams: dict[str, pa.RecordBatchReader] = {}
+    count = size = 0
+    for part in split.parts:
+        task = part.task
+        rows = [(0, task.file.rows)] if task.rows is None else rows_inside(part, split, table)
+        if rows:
+            _check(task, rows, table)
+            count += sum(b - a for a, b in rows)
+        if task.rows is None:
+            whole.setdefault((task.place, task.schema_id), []).append(task)
+        elif rows:
+            relations.append((task, numbered_rows(table.store, task.file.path, rows)))
+        for edge in (e for e in part.edges if not e.in_order):
+            found, read = _rows_between(edge, task, split, table)
+            relations.append((task, f"__picked_{len(streams)}"))
+            streams[relations[-1][1]] = found.to_reader()
+            count, size = count + found.num_rows, size + read
+    relations += [(tasks[0], whole_files(table.store, [t.file.path for t in tasks])) for tasks in whole.values()]
+    return SplitRows(stored_sql(table.scan, relations, ordered=table.scan.merge), count, streams, size)
+
+
+def rows_inside(part: SplitPart, split: SplitTask, table: StoredTable) -> list[RowRange]:
+    """The row ranges of a file that lie in the split, in order; neighbours joined. Edges in other orders have none."""
+    found = list(part.task.rows or ())
+    for edge in (e for e in part.edges if e.in_order):
+        first = 0 if split.lo is None else _rows_before(split.lo, edge, part.task, table)
+        stop = edge.rows if split.hi is None else _rows_before(split.hi, edge, part.task, table)
         inside = ((max(a, first), min(b, stop)) for a, b in edge.within)
         found += [(edge.first + a, edge.first + b) for a, b in inside if a < b]
     joined: list[RowRange] = []
-    for a, b in sorted(found):
-        if joined and joined[-1][1] == a:
-            joined[-1] = (joined[-1][0], b)
-        else:
-            joined.append((a, b))
+    for rows in sorted(found):
+        join_on(joined, rows)
     return joined
 
 
-def _rows_before(key: bytes, edge: Edge, file: FilePart, part: DeltaPart, table: StoredTable) -> int:
+def _rows_before(key: bytes, edge: Edge, task: ReadTask, table: StoredTable) -> int:
     """How many rows of the edge have a smaller (block, key): a binary search, as they are sorted by it.
 
     Each side of a border asks this of the same rows, so a row is in exactly one split, and equal keys stay together.
@@ -90,48 +96,56 @@ def _rows_before(key: bytes, edge: Edge, file: FilePart, part: DeltaPart, table:
     own = None if edge.block is None else block_prefix(edge.block)
     if own is not None and (key[: len(own)] != own or len(key) == len(own)):
         return edge.rows if own < key else 0
-    layout = None if edge.block is not None else table.layouts[part.layout_id]
-    spec = None if layout is None else layout_from_json(layout)
-    compared = table.schema.key[: columns_in(key, [table.schema.column(k).arrow for k in table.schema.key])]
-    columns = list(dict.fromkeys((*compared, *(spec.columns if spec is not None else ()))))
-    rows, _ = read_row_groups(table.store, table.files[file.path], [edge.row_group], columns or [table.schema.key[0]])
-    route = None if spec is None else compiled(spec, rows.schema)
-
-    def keys_at(at: pa.Array) -> list[bytes]:
-        some = rows.take(at)
-        blocks = [own or block_prefix(0)] * len(at) if route is None else [block_prefix(int(b)) for b in route(some)]
-        encoded = encode_keys(some.select(list(compared)).columns).to_pylist() if compared else [b""] * len(at)
-        return [b + k for b, k in zip(blocks, encoded, strict=True)]
-
+    schema = table.scan.table.schema
+    compared = schema.key[: columns_in(key, [schema.column(k).arrow for k in schema.key])]
+    rows, keys_of, _ = _with_keys(edge, task, table, KeyOrder(task.layout_id, edge.block), compared, ())
     # Two looks at a few hundred rows each instead of one row at a time.
     step = max(1, math.isqrt(edge.rows))
     coarse = pa.array(range(0, edge.rows, step))
-    before = bisect_left(keys_at(coarse), key)
+    before = bisect_left(keys_of(rows.take(coarse)), key)
     if before == 0:
         return 0
     first = (before - 1) * step
-    return first + bisect_left(keys_at(pa.array(range(first, min(first + step, edge.rows)))), key)
+    return first + bisect_left(keys_of(rows.slice(first, step)), key)
 
 
-def _check(file: FilePart, rows: Sequence[RowRange], part: DeltaPart, table: StoredTable) -> None:
+def _rows_between(edge: Edge, task: ReadTask, split: SplitTask, table: StoredTable) -> tuple[pa.Table, int]:
+    """The rows of an edge that have keys of the split in the split's order, and the bytes read for them."""
+    scan = table.scan
+    rows, keys_of, size = _with_keys(edge, task, table, table.order, scan.table.schema.key, scan.columns)
+    lo, hi = split.lo or b"", split.hi
+    inside = [lo <= key and (hi is None or key < hi) for key in keys_of(rows)]
+    return rows.filter(pa.array(inside, pa.bool_())).select(list(scan.columns)), size
+
+
+def _with_keys(
+    edge: Edge, task: ReadTask, table: StoredTable, order: KeyOrder, compared: Sequence[str], columns: Sequence[str]
+) -> tuple[pa.Table, Callable[[pa.Table], list[bytes]], int]:
+    """The rows of an edge in ``columns`` and others, what gives the (block, key) of some, and the bytes read for them.
+
+    Of the key, the columns ``compared`` count.
+    """
+    state = table.scan.table
+    spec = None if order.block is not None else layout_of(state, order.layout_id)
+    wanted = list(dict.fromkeys((*columns, *compared, *(spec.columns if spec is not None else ()))))
+    file, wanted = table.files[task.file.path], wanted or [state.schema.key[0]]
+    rows, size = stored_rows(table.store, state, task.schema_id, file, [edge.row_group], wanted)
+    route = None if spec is None else compiled(spec, rows.schema)
+
+    def keys_of(some: pa.Table) -> list[bytes]:
+        blocks = [order.block or 0] * some.num_rows if route is None else route(some)
+        encoded = encode_keys(some.select(list(compared)).columns).to_pylist() if compared else [b""] * some.num_rows
+        return [block_prefix(int(b)) + k for b, k in zip(blocks, encoded, strict=True)]
+
+    return rows, keys_of, size
+
+
+def _check(task: ReadTask, rows: Sequence[RowRange], table: StoredTable) -> None:
     """Checks what DuckDB is going to read, which does not do so itself."""
-    checked = table.files[file.path]
+    checked = table.files[task.file.path]
     footer = footer_of(table.store, checked)
     ends = np.cumsum([footer.row_group(g).num_rows for g in range(footer.num_row_groups)])
     first = np.searchsorted(ends, [a for a, _ in rows], "right")
     last = np.searchsorted(ends, [b - 1 for _, b in rows], "right")
     groups = sorted({g for a, b in zip(first.tolist(), last.tolist(), strict=True) for g in range(a, b + 1)})
-    check_chunks(table.store, checked, groups, [n for n in table.names if n in table.had[part.schema_id]])
-
-
-def _columns(part: DeltaPart, table: StoredTable) -> str:
-    had = table.had[part.schema_id]
-    named = zip(table.names, table.types, strict=True)
-    listed = [quote(n) if n in had else f"CAST(NULL AS {t}) AS {quote(n)}" for n, t in named]
-    return ", ".join(listed + ([f"{part.place} AS {ORDER}"] if table.ordered else []))
-
-
-def _reading(paths: Sequence[str], table: StoredTable, *, numbered: bool) -> str:
-    listed = ", ".join("'" + table.store.url(p).replace("'", "''") + "'" for p in paths)
-    # A folder above the warehouse may be called k=5: no reason to take 5 for the column k.
-    return f"read_parquet([{listed}], hive_partitioning = false, {ROW_NUMBER} = {str(numbered).lower()})"
+    check_chunks(table.store, checked, groups, columns_had(table.scan.table, task.schema_id, table.scan.columns))

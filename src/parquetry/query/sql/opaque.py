@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from parquetry.model.predicate import Anything, NotNull, Opaque
-from parquetry.storage.spark_text import literal
+from parquetry.storage.spark_text import literal, quote
 from parquetry.workload.coercion import decimal_of, is_numeric
 from parquetry.workload.constants import fold
 from parquetry.workload.predicates import COMPARISONS, MIRRORED, Resolve, predicate
@@ -142,7 +142,7 @@ class _Reader:
         kind = self.types[name].lower()
         self.columns.add(name)
         # A comparison of float with another type is made in float or in double, as the session says.
-        return "number" if is_numeric(kind) and kind != "float" else kind, "`" + name.replace("`", "``") + "`"
+        return "number" if is_numeric(kind) and kind != "float" else kind, quote(name)
 
     def _arithmetic(self, e: exp.Expr) -> tuple[str, str]:
         (a, left), (b, right) = self.value(e.this), self.value(e.expression)

@@ -1,13 +1,13 @@
-"""Reads chosen row groups of data files: what an index has ruled out is neither read nor decoded."""
+"""Stored rows as Arrow data, of chosen row groups: what an index has ruled out is neither read nor decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.model.state import TableState
 from parquetry.storage.cache import METADATA
 from parquetry.storage.checked_file import (
     CheckedFile,
@@ -18,10 +18,18 @@ from parquetry.storage.checked_file import (
     read_chunks,
     read_whole,
 )
+from parquetry.storage.scan.scan import columns_had
 from parquetry.storage.store import Store
 
-ROW_NUMBER = "file_row_number"
-"""What DuckDB calls the number of a row in its file, by which it skips row groups as well."""
+
+def stored_rows(
+    store: Store, table: TableState, schema_id: int, file: CheckedFile, groups: Sequence[int], columns: Sequence[str]
+) -> tuple[pa.Table, int]:
+    """The rows of these row groups, and the bytes read for them; a column that the file is too old to have is null."""
+    had = columns_had(table, schema_id, columns)
+    there, size = read_row_groups(store, file, groups, had)
+    nulls = {c: pa.nulls(there.num_rows, table.schema.column(c).arrow) for c in columns if c not in had}
+    return pa.table({c: nulls[c] if c in nulls else there.column(c) for c in columns}), size
 
 
 def read_row_groups(
@@ -48,13 +56,8 @@ def row_group_sizes(store: Store, file: CheckedFile, columns: tuple[str, ...]) -
 
     def load() -> tuple[list[int], list[int]]:
         footer = footer_of(store, file)
-        groups = range(footer.num_row_groups)
-        return [footer.row_group(g).num_rows for g in groups], [chunk_bytes(footer, [g], columns) for g in groups]
+        groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
+        wanted = leaves_of(footer, columns)
+        return [g.num_rows for g in groups], [sum(g.column(i).total_compressed_size for i in wanted) for g in groups]
 
     return METADATA.get(("sizes", store.url(file.path), columns), load, lambda found: 256 + 64 * len(found[0]))
-
-
-def chunk_bytes(footer: Any, groups: Sequence[int], columns: Collection[str]) -> int:
-    """The bytes that these columns take in these row groups."""
-    wanted = leaves_of(footer, columns)
-    return sum(footer.row_group(g).column(i).total_compressed_size for g in groups for i in wanted)

@@ -1,4 +1,4 @@
-"""Stores that misbehave or keep count, with the interface of the real one, for tests and benchmarks."""
+"""Stores that misbehave or keep count, with the interface of the real one."""
 
 from __future__ import annotations
 

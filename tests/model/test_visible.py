@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from parquetry.views.project import MOST_AVERAGED_DIGITS, decimal_average
+from parquetry.model.visible import MOST_AVERAGED_DIGITS, decimal_average
 
 _EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 
