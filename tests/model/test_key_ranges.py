@@ -7,7 +7,7 @@ import pytest
 
 from parquetry.model import key_ranges as module
 from parquetry.model.key_ranges import key_ranges
-from parquetry.model.keys import block_prefix, encode_prefix, successor
+from parquetry.model.keys import block_prefix, encode_value, successor
 from parquetry.model.predicate import ANYTHING, And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.model.schema import Column, TableSchema
 
@@ -22,7 +22,7 @@ def eq(column: str, *values: object) -> OneOf:
 
 
 def prefix(*values: object, block: int = 0) -> bytes:
-    return block_prefix(block) + encode_prefix(values, TYPES[: len(values)])
+    return block_prefix(block) + b"".join(map(encode_value, values, TYPES))
 
 
 def whole(*values: object, block: int = 0) -> tuple[bytes, bytes | None]:
@@ -125,8 +125,8 @@ def test_a_value_that_does_not_fit_the_column_tells_nothing() -> None:
 
 def test_doubles_are_not_rounded_to_a_float_column() -> None:
     schema = TableSchema((Column("f", "float"),), ("f",))
-    key = block_prefix(0) + encode_prefix([0.1], [pa.float32()])  # the float nearest to 0.1 is larger than 0.1
+    key = block_prefix(0) + encode_value(0.1, pa.float32())  # the float nearest to 0.1 is larger than 0.1
     assert holds(key_ranges(Range("f", 0.1, None, lo_open=True), schema), key)
     assert not holds(key_ranges(Range("f", None, 0.1), schema), key)
     assert key_ranges(OneOf("f", frozenset([0.1])), schema) == []
-    assert holds(key_ranges(Range("f", 1e300), schema), block_prefix(0) + encode_prefix([float("inf")], [pa.float32()]))
+    assert holds(key_ranges(Range("f", 1e300), schema), block_prefix(0) + encode_value(float("inf"), pa.float32()))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.errors import SchemaError
-from parquetry.model.keys import block_prefix, encode_keys, encode_prefix, encode_value, is_value_of, successor
+from parquetry.model.keys import block_prefix, encode_keys, encode_value, is_value_of, successor
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.text("a\x00\x01\xff\U0010ffff", max_size=4)
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -75,7 +75,7 @@ def test_a_prefix_of_columns_is_a_prefix_of_bytes_and_of_no_other_key(data: st.D
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=2, max_size=3))
     a, b = (data.draw(st.tuples(*[st.none() | VALUES[t] for t in types])) for _ in range(2))
     whole = encode_keys([pa.array([v], t) for v, t in zip(a, types, strict=True)], block_prefix(7))[0].as_py()
-    first = block_prefix(7) + encode_prefix(b[:1], types[:1])
+    first = block_prefix(7) + encode_value(b[0], types[0])
     assert whole.startswith(first) == (spark_order(a[0]) == spark_order(b[0]))
 
 

@@ -58,11 +58,6 @@ def encode_value(value: Any, arrow_type: pa.DataType) -> bytes:
     return encoded
 
 
-def encode_prefix(values: Sequence[Any], types: Sequence[pa.DataType]) -> bytes:
-    """The bytes that every key starts with whose leading columns have these values."""
-    return b"".join(encode_value(v, t) for v, t in zip(values, types, strict=True))
-
-
 def is_value_of(value: Any, arrow_type: pa.DataType) -> bool:
     """Whether a Python value compares with the column's exactly; pyarrow alone would cut 1.5 to an integer's 1."""
     if isinstance(value, bool) or pa.types.is_boolean(arrow_type):

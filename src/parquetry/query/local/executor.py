@@ -31,9 +31,6 @@ _MOST_FIGURES = 64  # of one text, over as many states of its tables
 _MOST_READY = 8  # sets of statements that were prepared for later
 _CORES = os.cpu_count() or 1
 
-Rows = Callable[[TablePlan, Sequence[str]], str]
-"""DuckDB text of a table's rows in these columns."""
-
 # See LocalExecutor._execute: the rows that are copied are few.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
@@ -200,8 +197,8 @@ class LocalExecutor:
             return self._connections[threads]
 
 
-def local_statement(plan: Plan, rows_of: Rows) -> str:
-    """The DuckDB text of the plan: the user's query over the rows that ``rows_of`` gives of each table."""
+def local_statement(plan: Plan, rows_of: Callable[[TablePlan, Sequence[str]], str]) -> str:
+    """The DuckDB text of the plan: the user's query over what ``rows_of`` gives of each table, in these columns."""
     local = plan.bound.local
     if isinstance(local, WholeQuery):
         return local.sql({m.number: f"({rows_of(plan.tables[m.table], m.columns)})" for m in local.mentions})

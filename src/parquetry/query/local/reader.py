@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
+from operator import call
 from typing import Any
 
 import numpy as np
@@ -142,17 +143,14 @@ def _numbering_pays(
     schema: TableSchema, names: Sequence[str], *, in_file: int, ranges: int, kept: int, rows: int
 ) -> bool:
     """Whether DuckDB is sooner done with the rows of a file by their numbers than we are who pick row groups."""
-    fixed = sum(_has_fixed_width(schema.column(n).arrow) for n in names)
+    types = [schema.column(n).arrow for n in names]
+    fixed = sum(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in types)
     kinds = fixed, len(names) - fixed
     numbered = _NUMBERED_MS + in_file * (_NUMBERED_PER_GROUP + _NUMBERED_PER_RANGE * ranges)
     picked = _PICKED_MS + kept * (_PICKED_PER_GROUP + _PICKED_PER_CHUNK * len(names))
     numbered += rows * sum(n * ms for n, ms in zip(kinds, _NUMBERED_PER_VALUE, strict=True))
     picked += rows * sum(n * ms for n, ms in zip(kinds, _PICKED_PER_VALUE, strict=True))
-    return numbered < picked
-
-
-def _has_fixed_width(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+    return bool(numbered < picked)
 
 
 def held_source(scan: TableScan, hot: Mapping[str, list[Held]]) -> Source:
@@ -197,13 +195,9 @@ def _check_files(scan: TableScan, store: Store, ways: Ways) -> tuple[int, int]:
     counts = zip(index.paths, index.groups_of_path.tolist(), strict=True)
     wanted |= {path: range(n) for path, n in counts if path in ways.whole}
     jobs = [partial(check_chunks, store, index.file(path), groups, scan.columns) for path, groups in wanted.items()]
-    for _ in map(_call, jobs) if len(jobs) == 1 else _readers().map(_call, jobs):
+    for _ in map(call, jobs) if len(jobs) == 1 else _readers().map(call, jobs):
         pass
     return sum(map(len, wanted.values())), rows + int(index.rows[whole].sum())
-
-
-def _call(job: Callable[[], None]) -> None:
-    job()
 
 
 def _plain(schema: TableSchema, names: Sequence[str]) -> bool:
@@ -211,11 +205,8 @@ def _plain(schema: TableSchema, names: Sequence[str]) -> bool:
 
     NaN compares otherwise there, and decimals and timestamps would have to be converted.
     """
-    return all(_is_plain(schema.column(n).arrow) for n in names)
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_string(kind))
+    plain = pa.types.is_integer, pa.types.is_date32, pa.types.is_string
+    return all(any(is_kind(schema.column(n).arrow) for is_kind in plain) for n in names)
 
 
 def _picked(
