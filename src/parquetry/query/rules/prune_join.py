@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from parquetry.joins.induced import induced, satisfying
@@ -21,7 +20,8 @@ from parquetry.query.planning.bind import EqualColumns
 from parquetry.query.planning.plan import Decision, Plan, TablePlan
 from parquetry.query.planning.rule import Rule
 from parquetry.storage.cache import METADATA
-from parquetry.storage.row_groups import read_row_groups
+from parquetry.storage.scan.arrow import stored_rows
+from parquetry.storage.scan.scan import KeptGroups, read_tasks
 
 NAME = "prune_join"
 _MOST_ROWS = 1 << 19  # of a side that is evaluated
@@ -94,8 +94,6 @@ def _travel(graph: _Graph, e: EqualColumns) -> bool:
     graph.rows_left -= rows
     said = restrict(graph.said[e.source], _stored(a))
     values = _values(plan, a, at, e.source_column, said)
-    if values is None:
-        return False
     found = induced(e.target_column, values)
     wanted = Wanted(b.index, found, known_layouts(b.state), off=plan.off)
     mask = b.masks[of] & prune(wanted)
@@ -117,20 +115,18 @@ def _stored(t: TablePlan) -> frozenset[str]:
     return frozenset(t.state.schema.key) if t.state.view is not None else t.usable
 
 
-def _values(plan: Plan, t: TablePlan, at: int, column: str, said: Predicate) -> pa.Array | None:
-    """The distinct values of a column in the rows that may satisfy what is said; None if they cannot be read so."""
+def _values(plan: Plan, t: TablePlan, at: int, column: str, said: Predicate) -> pa.Array:
+    """The distinct values of a column in the rows that may satisfy what is said."""
     assert t.index is not None
     columns = sorted({column} | columns_of(said))
-    schemas = [t.state.schemas[d.schema_id] for d in t.deltas]
-    if any(c not in s.names for s in schemas for c in columns):
-        return None
     index, mask = t.index, t.masks[at]
 
     def load() -> pa.Array:
         found = []
-        for path in np.unique(index.path_of[mask]).tolist():
-            groups = np.sort(index.row_group[mask & (index.path_of == path)]).tolist()
-            rows, _ = read_row_groups(plan.store, index.file(index.paths[path]), groups, columns)
+        groups = KeptGroups(index, mask).row_groups()
+        for task in read_tasks(t.deltas, groups):
+            file = index.file(task.file.path)
+            rows, _ = stored_rows(plan.store, t.state, task.schema_id, file, groups[file.path], columns)
             found.append(satisfying(rows, said).column(column).combine_chunks())
         kind = t.state.schema.column(column).arrow
         return pa.chunked_array([f.cast(kind) for f in found], kind).unique().drop_null()
