@@ -70,7 +70,7 @@ def _many_blocks(folder: Path, blocks: int) -> parquetry.Warehouse:
     wh = parquetry.connect(folder)
     wh.create_table("t", "k bigint, a int, b int, s string", key=["k"])
     spec = _tree(blocks)
-    wh.catalog.commit([PublishLayout(wh.catalog.state().table("t").table_id, spec.to_json())], kind="relayout")
+    wh.catalog.commit([PublishLayout(wh.catalog.state().table("t").table_id, spec)], kind="relayout")
     t = wh.catalog.state().table("t")
     index = build_index([_row_group(i, r) for i, r in enumerate(regions(spec))], t.schema, 10, 1000)
     path = f"{t.table_id}/delta/index.pqx"

@@ -32,7 +32,6 @@ from parquetry.maintain.compare import SAMPLE_ROWS, filtered_columns, learn_cand
 from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.maintain.verdict import Advice
 from parquetry.maintain.what_if import relative_errors
-from parquetry.model.layout import layout_from_json
 from parquetry.query.demands import asked_in_file, asked_of
 
 NEAR = 1.10
@@ -150,7 +149,7 @@ def verify(data: Dataset, workload: str, learner: str, options: Any) -> dict[str
             layout = wh.catalog.state().table(data.name).layout
         assert layout is not None
         asked = [q for sql in later for q in asked_of(sql, data.name, {data.name: data.schema})]
-        simulated = simulate(data.sampled(), layout_from_json(layout), filtered_columns(asked), ColumnBytes({}))
+        simulated = simulate(data.sampled(), layout, filtered_columns(asked), ColumnBytes({}))
         guess = [p.bytes for p in simulated.price_all(asked)]
     finally:
         shutil.rmtree(work, ignore_errors=True)

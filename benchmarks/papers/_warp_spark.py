@@ -133,7 +133,7 @@ def augmented(whole: DataFrame, learned: Learned) -> DataFrame:
         return pa.array((bits.astype(np.int64) << np.arange(len(features))[:, None]).sum(axis=0))
 
     found = F.arrow_udf(vector, "bigint")(*sent)  # type: ignore[call-overload]
-    routed = with_blocks(whole.withColumn("__vector", found), learned.layout.to_json())
+    routed = with_blocks(whole.withColumn("__vector", found), learned.layout)
     bits = [f"CAST((__vector >> {i}) & 1 AS TINYINT) AS {_bit(i)}" for i in range(len(features))]
     return routed.selectExpr(*READ, BLOCK, *bits)
 

@@ -110,9 +110,16 @@ def layout(t: TableState) -> dict[str, Any]:
             "blocks": 1,
             "deltas_in_it": len(t.deltas),
         }
-    told = {k: t.layout[k] for k in ("learner", "columns", "blocks", "options")}
-    told |= {"extra_blocks": len(t.layout.get("extra", ())), "extra_rows": sum(d.extra_rows for d in t.deltas)}
-    return {"table": t.name, **told, "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas)}
+    return {
+        "table": t.name,
+        "learner": t.layout.learner,
+        "columns": list(t.layout.columns),
+        "blocks": t.layout.blocks,
+        "options": dict(t.layout.options),
+        "extra_blocks": len(t.layout.extra),
+        "extra_rows": sum(d.extra_rows for d in t.deltas),
+        "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas),
+    }
 
 
 def freshness(catalog: Catalog, store: Store) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from parquetry.catalog import Catalog
 from parquetry.model.delta import Delta, StoredFile
+from parquetry.model.layout import Cut, Leaf, TreeLayout
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import AddDelta, Commit, CreateTable, ReplaceDeltas, TableState
@@ -36,6 +37,10 @@ def delta(table: TableState, t_lo: int = 0, t_hi: int = 0, *, files: int = 1, le
         index=StoredFile(f"{folder}/index.pqx", 100, "c0"),
         files=tuple(StoredFile(f"{folder}/part-{i}.parquet", 1000, f"c{i}", 10) for i in range(files)),
     )
+
+
+def cut_at(value: int) -> TreeLayout:
+    return TreeLayout("kdtree", ("id",), (Cut("id", "<", value, 1, 2), Leaf(0), Leaf(1)))
 
 
 def add(table: TableState, label: str, digest: str = "d", *, rows_in: int = 10) -> AddDelta:

@@ -25,7 +25,7 @@ from parquetry.model.state import (
     PublishLayout,
     ReplaceDeltas,
 )
-from tests.catalog.building import SCHEMA, add, compact, create, delta, ingest
+from tests.catalog.building import SCHEMA, add, compact, create, cut_at, delta, ingest
 
 one_catalog_for_all_examples = checking(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -237,7 +237,7 @@ def test_deltas_may_merge_to_nothing(catalog: Catalog) -> None:
 def test_a_layout_and_the_deltas_laid_out_by_it_appear_in_one_version(catalog: Catalog) -> None:
     table = create(catalog)
     ingest(catalog, table, "a", "b")
-    spec = {"name": "kdtree", "cut": {"column": "id", "at": 17}}
+    spec = cut_at(17)
     old = catalog.state().table("sales").deltas
     rewritten = compact(old, table, layout=LAYOUT_OF_THIS_COMMIT)
     catalog.commit([PublishLayout(table.table_id, spec), rewritten], kind="relayout")

@@ -27,7 +27,7 @@ from parquetry.model.state import (
     State,
     TableState,
 )
-from tests.catalog.building import SCHEMA, add, compact, create, ingest
+from tests.catalog.building import SCHEMA, add, compact, create, cut_at, ingest
 
 
 def random_edits(state: State, rng: random.Random) -> list[Edit]:
@@ -47,7 +47,7 @@ def random_edits(state: State, rng: random.Random) -> list[Edit]:
         run = table.deltas[start : start + rng.randint(1, 4)]
         return [compact(tuple(d for d in run if (d.t_hi <= state.qt) == visible), table)]
     if choice < 0.8:
-        return [PublishLayout(table.table_id, {"cut": state.version} if rng.random() < 0.8 else None)]
+        return [PublishLayout(table.table_id, cut_at(state.version) if rng.random() < 0.8 else None)]
     if choice < 0.85:
         wider = table.schema.add_column(Column(f"c{state.version}", "string"))
         return [ChangeSchema(table.table_id, table.schema_id, wider)]

@@ -193,7 +193,7 @@ def test_the_log_is_bounded_by_bytes(catalog: Catalog) -> None:
 def test_layouts_stay_while_a_delta_is_written_in_them(catalog: Catalog) -> None:
     table = building.create(catalog, "sales")
     for cut in range(3):
-        catalog.commit([PublishLayout(table.table_id, {"cut": cut})], kind="relayout")
+        catalog.commit([PublishLayout(table.table_id, building.cut_at(cut))], kind="relayout")
         now = catalog.state().table("sales")
         delta = building.delta(table, layout=now.layout_id)
         if cut < 2:
@@ -210,7 +210,7 @@ def test_layouts_stay_while_a_delta_is_written_in_them(catalog: Catalog) -> None
     assert fresh.state() == state
     fresh.close()
     assert sizes(catalog)["layouts"] == 2, "the one of the replaced delta is gone"
-    catalog.commit([PublishLayout(table.table_id, {"cut": 9})], kind="relayout")
+    catalog.commit([PublishLayout(table.table_id, building.cut_at(9))], kind="relayout")
     assert catalog.state().table("sales").layout_id == state.table("sales").layout_id + 1
 
 

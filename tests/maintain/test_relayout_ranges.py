@@ -23,7 +23,7 @@ DAYS = (date(2024, 1, 1), date(2024, 2, 1), date(2024, 3, 1))
 def table(kind: str = "date", boundaries: tuple[Any, ...] = DAYS, extra: tuple[Box, ...] = ()) -> TableState:
     schema = TableSchema((Column("t", kind), Column("a", "int")), ("t",))
     spec = NestedLayout("kdtree", "t", boundaries, (ONE, TWO, TWO, ONE)[: len(boundaries) + 1], extra=extra)
-    return TableState(1, "x", schema, 1, (), 0, Settings(), layout_id=1, layout=spec.to_json())
+    return TableState(1, "x", schema, 1, (), 0, Settings(), layout_id=1, layout=spec)
 
 
 @pytest.mark.parametrize(

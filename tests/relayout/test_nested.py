@@ -12,7 +12,7 @@ import parquetry
 from parquetry.errors import SchemaError, UnknownColumn
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.layout import NestedLayout
 from parquetry.query.rules import RULE_NAMES as RULES
 from tests.relayout.test_relayout import SMALL, batch, queries
 from tests.templates import Templates
@@ -84,8 +84,7 @@ def test_new_months_are_taken_at_once_and_laid_out_by_the_compaction_that_reache
     assert {d.layout_id for d in wh.catalog.state().table("t").deltas} == {first}  # nobody waited for a layout
     wh.maintain()
     table = wh.catalog.state().table("t")
-    assert table.layout is not None
-    spec = layout_from_json(table.layout)
+    spec = table.layout
     assert isinstance(spec, NestedLayout)
     assert table.layout_id > first
     assert spec.parts[: len(known.parts)] == known.parts
@@ -149,7 +148,7 @@ def test_robust_needs_no_queries_and_reads_back_from_the_catalog(wh: parquetry.W
     done = wh.relayout("t", "robust", options=RelayoutOptions(block_rows=500, weights={"a": 3.0}))
     table = wh.catalog.state().table("t")
     assert table.layout is not None
-    assert layout_from_json(table.layout) == done.spec
+    assert table.layout == done.spec
     assert set(done.spec.columns) == set(table.schema.key if table.schema.keyed else table.schema.names)
     joined = wh.relayout("t", "two_phase", options=RelayoutOptions(block_rows=500))
     assert joined.spec.options["join"] == "a"

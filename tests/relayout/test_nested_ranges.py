@@ -11,7 +11,7 @@ import parquetry
 from parquetry import failpoints
 from parquetry.errors import SchemaError
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.layout import NestedLayout
 from tests.relayout.test_nested import NO_PRUNING, answers, later
 from tests.relayout.test_relayout import SMALL, batch
 from tests.templates import Templates
@@ -61,7 +61,7 @@ def test_only_files_with_rows_of_the_ranges_are_rewritten_and_every_answer_stays
     assert done.rows < sum(d.rows for d in now.deltas) / 2
     assert [(d.t_lo, d.t_hi, d.rows) for d in now.deltas] == [(d.t_lo, d.t_hi, d.rows) for d in table.deltas]
     assert {d.layout_id for d in now.deltas} == {now.layout_id}
-    spec, was = layout_from_json(now.layout or {}), layout_from_json(table.layout or {})
+    spec, was = now.layout, table.layout
     assert isinstance(spec, NestedLayout)
     assert isinstance(was, NestedLayout)
     assert spec.boundaries == was.boundaries

@@ -19,7 +19,7 @@ from parquetry.layouts.pruning.features import Evaluator, number_of, pack
 from parquetry.layouts.routing.route import route_numpy, route_spark
 from parquetry.layouts.routing.spark_blocks import count_vectors
 from parquetry.maintain.relayout import RelayoutOptions
-from parquetry.model.layout import FeatureLayout, layout_from_json
+from parquetry.model.layout import FeatureLayout
 from parquetry.model.state import PublishLayout
 from parquetry.query.demands import workload_of
 from parquetry.query.rules import RULE_NAMES as RULES
@@ -113,7 +113,7 @@ def test_answers_are_those_of_the_plain_layout_and_features_skip(wh: parquetry.W
     done = wh.relayout("t", "warp", options=RelayoutOptions(block_rows=60, cells=1))
     assert done.learner == "warp"
     keyed = wh.catalog.state().table("t").schema.keyed
-    spec = layout_from_json(wh.catalog.state().table("t").layout or {})
+    spec = wh.catalog.state().table("t").layout
     assert isinstance(spec, FeatureLayout)
     assert not keyed or set(spec.columns) <= {"a", "b", "k"}
     assert check(wh)["prune_features"] > 0

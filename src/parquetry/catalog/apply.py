@@ -202,7 +202,7 @@ class Applying:
         live_name(self.conn, edit.table_id)
         layout_id = self._next_id(sql.layouts.c.layout_id)
         self._remove(sql.layouts, sql.layouts.c.table_id == edit.table_id)
-        spec = None if edit.spec is None else dict(edit.spec)
+        spec = None if edit.spec is None else edit.spec.to_json()
         self._insert(sql.layouts, layout_id=layout_id, table_id=edit.table_id, spec=spec)
         self.published[edit.table_id] = layout_id
         self._note(edit.table_id, "publish layout", layout_id=layout_id)

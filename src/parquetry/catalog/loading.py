@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from parquetry.catalog import tables as sql
 from parquetry.catalog.tables import ADD_DELTA, DATABASE, INDEX_POSITION
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta, StoredFile
+from parquetry.model.layout import LayoutSpec, layout_from_json
 from parquetry.model.profile import Profile
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
@@ -29,8 +31,8 @@ class _Draft:
     qt: int = 0
     last_t: int = 0
     layout_id: int = 0
-    layout: Mapping[str, Any] | None = None
-    layouts: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
+    layout: LayoutSpec | None = None
+    layouts: dict[int, LayoutSpec | None] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     schemas: dict[int, TableSchema] = field(default_factory=dict)
     deltas: dict[str, Delta] = field(default_factory=dict)
@@ -114,8 +116,18 @@ def _last_label(table_id: sa.ColumnElement[int]) -> sa.ScalarSelect[Any]:
     )
 
 
+def _rows(t: sa.Table) -> sa.Select[Any]:
+    """Rows of a table, with layouts as text: it tells whether the same one was decoded before."""
+    return sa.select(*(sa.cast(c, sa.Text).label(c.name) if c is sql.layouts.c.spec else c for c in t.c))
+
+
+@lru_cache(maxsize=64)
+def _layout(text: str | None) -> LayoutSpec | None:
+    return None if text is None else layout_from_json(json.loads(text))
+
+
 # Made once: to make a statement takes longer than to run it.
-_ADDED = {(t.name, past): sa.select(t).where(*_live(t, past)) for t in _VERSIONED for past in (False, True)}
+_ADDED = {(t.name, past): _rows(t).where(*_live(t, past)) for t in _VERSIONED for past in (False, True)}
 _REMOVED = {
     t.name: sa.select(t).where(t.c.removed_version > _SINCE, t.c.added_version <= _SINCE)
     for t in (sql.tables, sql.deltas)
@@ -201,8 +213,8 @@ class _Reading:
                 self._draft(row.table_id).settings = Settings.from_json(row.body)
         for row in self._added(sql.layouts):
             draft = self._draft(row.table_id)
-            draft.layout_id, draft.layout = row.layout_id, row.spec
-            draft.layouts[row.layout_id] = row.spec
+            draft.layout_id, draft.layout = row.layout_id, _layout(row.spec)
+            draft.layouts[row.layout_id] = draft.layout
         for row in self._added(sql.views):
             self._draft(row.table_id).spec = ViewSpec.from_json(row.body)
         for row in self._added(sql.built):
@@ -232,8 +244,8 @@ class _Reading:
         """Deltas keep the layout that they were written in, until compaction reaches them (3.4-10)."""
         missing = [i for d in self.drafts.values() for i in d.older_layouts if i not in d.layouts]
         if missing:
-            for row in self.conn.execute(sa.select(sql.layouts).where(sql.layouts.c.layout_id.in_(missing))).all():
-                self._draft(row.table_id).layouts[row.layout_id] = row.spec
+            for row in self.conn.execute(_rows(sql.layouts).where(sql.layouts.c.layout_id.in_(missing))).all():
+                self._draft(row.table_id).layouts[row.layout_id] = _layout(row.spec)
 
     def _newest_timestamps(self) -> None:
         if self.cached is not None and self.cached.clock == self.clock:

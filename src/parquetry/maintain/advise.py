@@ -134,6 +134,6 @@ def _notes(log: Sequence[Asked], possible: Sequence[Asked], state: State, table:
     hidden = sum(d.t_hi > state.qt for d in table.deltas)
     if hidden:
         notes.append(f"{hidden} deltas are not visible yet; today's figures leave them out")
-    if table.layout is not None and table.layout.get("extra"):
+    if table.layout is not None and table.layout.extra:
         notes.append("today's extra blocks are not priced: today may read less than told here")
     return tuple(notes)

@@ -45,8 +45,8 @@ def compact(
         if now is not None and now.layout_id == table.layout_id:
             spec = with_new_ranges(spark, store, table, stage.deltas, workload)
             if spec is not None:
-                table = replace(table, layout=spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
-                edits.append(PublishLayout(table.table_id, table.layout))
+                table = replace(table, layout=spec, layout_id=LAYOUT_OF_THIS_COMMIT)
+                edits.append(PublishLayout(table.table_id, spec))
         new = merge_deltas(spark, store, table, delta_id, stage.deltas)
         failpoints.reach("compact.before_commit")
         old = tuple(d.delta_id for d in stage.deltas)

@@ -222,15 +222,15 @@ def _percent(part: float, whole: float) -> str:
 
 
 def learner_of(table: TableState) -> str:
-    return "key" if table.layout is None else str(table.layout["learner"])
+    return "key" if table.layout is None else table.layout.learner
 
 
 def columns_cut(table: TableState) -> tuple[str, ...]:
-    return tuple(table.schema.key if table.layout is None else table.layout["columns"])
+    return table.schema.key if table.layout is None else table.layout.columns
 
 
 def blocks_in(table: TableState) -> int:
-    return 1 if table.layout is None else int(table.layout["blocks"])
+    return 1 if table.layout is None else table.layout.blocks
 
 
 def rows_of(table: TableState) -> int:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from parquetry.errors import ParquetryError
 from parquetry.layouts.nested import end_of, extend_nested
 from parquetry.model.delta import Delta
-from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.layout import NestedLayout
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import TableState
 from parquetry.model.types import is_nested
@@ -41,9 +41,7 @@ def with_new_ranges(
     Whether there are such rows is known from the indexes; only then a sample of these rows is drawn. A layout with
     extra blocks stays: its older deltas would lose theirs.
     """
-    if table.layout is None or table.layout["kind"] != "nested":
-        return None
-    spec = layout_from_json(table.layout)
+    spec = table.layout
     if not isinstance(spec, NestedLayout) or spec.extra:
         return None
     until = end_of(spec)

@@ -201,23 +201,23 @@ def relayout(
         state = catalog.state()
         table = state.table(name)
         spec = learn_layout(spark, store, table, learner, workload, options, phase)
-        after = replace(table, layout=None if spec is None else spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
-        edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
+        after = replace(table, layout=spec, layout_id=LAYOUT_OF_THIS_COMMIT)
+        edits: list[Edit] = [PublishLayout(table.table_id, spec)]
         size = extra_rows = 0
         # What is visible and what is not are rewritten apart, and so is what a view has yet to take in.
         for side in runs(state, table)[::-1]:
-            phase(f"rewriting {sum(d.rows for d in side):,} rows into {blocks_of(after.layout):,} blocks")
+            phase(f"rewriting {sum(d.rows for d in side):,} rows into {blocks_of(spec):,} blocks")
             new = merge_deltas(spark, store, after, work.new_delta(), side)
             failpoints.reach("relayout.before_commit")
             edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
             size += new.bytes if new else 0
             extra_rows += new.extra_rows if new else 0
-        detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": blocks_of(after.layout)}
+        detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": blocks_of(spec)}
         if predicted is not None:
             detail["predicted"] = dict(predicted)
         commit = work.commit(edits, "relayout", detail)
     rows, before = sum(d.rows for d in table.deltas), sum(d.bytes for d in table.deltas)
-    blocks = blocks_of(after.layout)
+    blocks = blocks_of(spec)
     return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)
 
 

@@ -12,7 +12,6 @@ from parquetry.maintain.advise import advise, winning_options
 from parquetry.maintain.compare import SAMPLE_ROWS, AdviseOptions, blocks_in, learner_of, rows_of
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
 from parquetry.maintain.verdict import Advice
-from parquetry.model.layout import layout_from_json
 from parquetry.model.state import State
 from parquetry.storage.store import Store
 
@@ -58,7 +57,7 @@ def _kept(state: State, name: str, advice: Advice) -> Relaid:
         size,
         size,
         state.version,
-        None if table.layout is None else layout_from_json(table.layout),
+        table.layout,
         sum(d.extra_rows for d in table.deltas),
         applied=False,
         reason=advice.reason,

@@ -23,7 +23,7 @@ from parquetry.layouts.write import rewriting_tasks, write_rows
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta
-from parquetry.model.layout import NestedLayout, layout_from_json
+from parquetry.model.layout import NestedLayout
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.storage.kept import keep_files
@@ -58,10 +58,9 @@ class Chosen:
 
 def choose_ranges(table: TableState, text: str) -> Chosen:
     """The parts that ``FROM..TO`` touches, both ends included; either may be left out."""
-    if table.layout is None or table.layout["kind"] != "nested":
+    spec = table.layout
+    if not isinstance(spec, NestedLayout):
         raise SchemaError(f"'{table.name}' is not laid out in ranges; relayout it with 'within' first")
-    spec = layout_from_json(table.layout)
-    assert isinstance(spec, NestedLayout)
     if spec.extra:
         raise SchemaError(f"'{table.name}' has extra blocks, which belong to all ranges; relayout the whole table")
     low, dots, high = text.partition("..")
@@ -108,8 +107,8 @@ def relayout_ranges(
         chosen = choose_ranges(table, options.range)
         deltas = [d for d in table.deltas if d.layout_id == table.layout_id]
         spec = _learn(spark, store, table, deltas, chosen, learner, workload, options, phase)
-        after = replace(table, layout=spec.to_json(), layout_id=LAYOUT_OF_THIS_COMMIT)
-        edits: list[Edit] = [PublishLayout(table.table_id, after.layout)]
+        after = replace(table, layout=spec, layout_id=LAYOUT_OF_THIS_COMMIT)
+        edits: list[Edit] = [PublishLayout(table.table_id, spec)]
         rows = before = size = 0
         for delta in deltas:
             touched = _touched(store, table, delta, chosen)

@@ -14,9 +14,8 @@ from parquetry.layouts.pricing.column_bytes import stored_column_bytes
 from parquetry.layouts.pricing.price import Asked, Price, simulate
 from parquetry.maintain.advise import sample_for, stored_layout
 from parquetry.maintain.candidates import Candidate
-from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns
+from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns, learner_of
 from parquetry.maintain.relayout import RelayoutOptions, learn_from_sample
-from parquetry.model.layout import layout_from_json
 from parquetry.model.state import State, TableState
 from parquetry.query.demands import Ran, ran_since
 from parquetry.storage.store import Store
@@ -85,7 +84,7 @@ def what_if(
         now.groups,
         then.groups,
         float(np.count_nonzero(sampled.matching(asked.query))) / sampled.rate,
-        "key" if table.layout is None else str(table.layout["learner"]),
+        learner_of(table),
     )
 
 
@@ -142,7 +141,7 @@ def check(
     the sizes of columns that are too wide to be sampled are looked up in the files.
     """
     table = catalog.state().table(name)
-    learner = "key" if table.layout is None else str(table.layout["learner"])
+    learner = learner_of(table)
     rewrite = last_rewrite(catalog, table)
     inside = sum(d.layout_id == table.layout_id for d in table.deltas)
     version, _, detail = rewrite or (0, 0.0, {})
@@ -153,7 +152,7 @@ def check(
     if not ran:
         return replace(empty, reason=f"no query has read '{table.name}' alone since it was rewritten")
     asked = [r.asked for r in ran]
-    spec = None if table.layout is None else layout_from_json(table.layout)
+    spec = table.layout
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
     cut_on = RelayoutOptions(sample_rows=SAMPLE_ROWS, columns=None if spec is None else list(spec.columns))

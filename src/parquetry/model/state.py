@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from parquetry.errors import UnknownTable
 from parquetry.model.delta import Delta
+from parquetry.model.layout import LayoutSpec
 from parquetry.model.profile import Profile
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
@@ -25,10 +25,10 @@ class TableState:
     qt: int  # this table's own queryable timestamp
     settings: Settings
     layout_id: int = 0
-    layout: Mapping[str, Any] | None = None  # the current layout's spec; None is the plain key order
+    layout: LayoutSpec | None = None  # the current one; None is the plain key order
     schemas: Mapping[int, TableSchema] = field(default_factory=dict)
     last_t: int = 0  # the timestamp of the newest commit to this table
-    layouts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # older ones that live deltas still have
+    layouts: Mapping[int, LayoutSpec] = field(default_factory=dict)  # older ones that live deltas still have
     view: ViewState | None = None  # of a view: its definition, and how far it is filled
 
     @cached_property
@@ -138,7 +138,7 @@ class PublishLayout:
     """``spec`` becomes the table's current layout, and ``replaced`` deltas are swapped in the same commit."""
 
     table_id: int
-    spec: Mapping[str, Any] | None
+    spec: LayoutSpec | None
 
 
 @dataclass(frozen=True)

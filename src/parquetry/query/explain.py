@@ -49,7 +49,7 @@ class Explanation:
 
     def _block_rows(self) -> int:
         (t,) = self.plan.tables.values()
-        options = (t.state.layout or {}).get("options", {})
+        options = {} if t.state.layout is None else t.state.layout.options
         return int(options.get("block_rows", t.state.settings.row_group_rows))
 
     def to_json(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from parquetry.errors import SchemaError
 from parquetry.layouts.draw import draw_svg
 from parquetry.layouts.draw_features import feature_lines
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import layout_from_json
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
@@ -25,7 +24,7 @@ def draw_table(t: TableState, store: Store, columns: Sequence[str] | None, workl
     """The SVG of the table's layout. Without ``columns``, the two of the layout that most queries filter."""
     if t.layout is None:
         raise SchemaError(f"'{t.name}' has the plain key order, which has no blocks to draw; run 'relayout' first")
-    spec = layout_from_json(t.layout)
+    spec = t.layout
     chosen = list(columns) if columns else _busiest(_drawable(t, spec.columns), workload)
     if len(chosen) != 2:
         raise SchemaError(f"a picture needs two columns; '{t.name}' is laid out on {', '.join(spec.columns)}")

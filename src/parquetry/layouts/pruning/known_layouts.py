@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from parquetry.layouts.pruning.prune import LayoutRegions
-from parquetry.model.layout import layout_from_json
+from parquetry.model.layout import LayoutSpec
 from parquetry.model.state import TableState
 from parquetry.storage.cache import METADATA
 
@@ -17,10 +14,10 @@ def known_layouts(table: TableState) -> tuple[LayoutRegions, ...]:
     return tuple(_regions(table, layout_id, spec) for layout_id, spec in {**table.layouts, **own}.items())
 
 
-def _regions(table: TableState, layout_id: int, layout: Mapping[str, Any]) -> LayoutRegions:
-    def load() -> tuple[Mapping[str, Any], LayoutRegions]:
-        return layout, LayoutRegions.of(layout_id, layout_from_json(layout))
+def _regions(table: TableState, layout_id: int, spec: LayoutSpec) -> LayoutRegions:
+    def load() -> tuple[LayoutSpec, LayoutRegions]:
+        return spec, LayoutRegions.of(layout_id, spec)
 
     # The spec is kept beside its regions: another warehouse's could get the number of a freed one.
-    key = ("regions", table.table_id, layout_id, id(layout))
+    key = ("regions", table.table_id, layout_id, id(spec))
     return METADATA.get(key, load, lambda r: 200 * r[1].table.count)[1]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from parquetry.layouts.pruning.descriptors import describe
 from parquetry.layouts.pruning.features import Evaluator, columns_used, number_of, pack
 from parquetry.layouts.routing.extra_blocks import extra_blocks_of
 from parquetry.layouts.routing.route import route_spark
-from parquetry.model.layout import Feature, layout_from_json
+from parquetry.model.layout import Feature, LayoutSpec
 from parquetry.model.settings import Settings
 from parquetry.storage.merge import BLOCK
 from parquetry.storage.spark_text import quote
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 _MOST_VECTORS = 100_000
 
 
-def with_blocks(frame: DataFrame, layout: Mapping[str, Any] | None) -> DataFrame:
+def with_blocks(frame: DataFrame, spec: LayoutSpec | None) -> DataFrame:
     """``frame`` with ``__block``; unchanged under the plain key order, which is one single block.
 
     A row inside the regions of extra blocks comes once more for each of them.
     """
-    if layout is None:
+    if spec is None:
         return frame
-    spec = layout_from_json(layout)
     routed = frame.withColumn(BLOCK, route_spark(spec))
     if not spec.extra:
         return routed
@@ -71,15 +70,15 @@ def count_vectors(frame: DataFrame, features: Sequence[Feature]) -> dict[int, in
     return {number_of(v): n for v, n in found}
 
 
-def blocks_of(layout: Mapping[str, Any] | None) -> int:
-    return 1 if layout is None else int(layout["blocks"])
+def blocks_of(layout: LayoutSpec | None) -> int:
+    return 1 if layout is None else layout.blocks
 
 
-def descriptor_of(layout: Mapping[str, Any] | None, settings: Settings) -> Callable[[pa.Table], str] | None:
+def descriptor_of(layout: LayoutSpec | None, settings: Settings) -> Callable[[pa.Table], str] | None:
     """What write tasks call to describe a row group precisely; None when the table wants none (PW-21)."""
     if layout is None or not settings.descriptor_boxes:
         return None
-    return partial(_describe, tuple(layout["columns"]), settings.descriptor_boxes)
+    return partial(_describe, layout.columns, settings.descriptor_boxes)
 
 
 def _describe(columns: tuple[str, ...], count: int, rows: pa.Table) -> str:

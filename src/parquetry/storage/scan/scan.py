@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from parquetry.model.delta import Delta, StoredFile
-from parquetry.model.layout import LayoutSpec, layout_from_json
+from parquetry.model.layout import LayoutSpec
 from parquetry.model.state import TableState
 from parquetry.model.view import ROWS
 from parquetry.storage.snapshot_index import SnapshotIndex
@@ -158,10 +158,8 @@ def columns_had(table: TableState, schema_id: int, columns: Iterable[str]) -> li
 def layout_of(table: TableState, layout_id: int) -> LayoutSpec | None:
     """The layout that a delta of the table was written in; None is the plain key order."""
     if layout_id == table.layout_id:
-        spec = table.layout
-    else:
-        spec = table.layouts[layout_id] if layout_id else None
-    return None if spec is None else layout_from_json(spec)
+        return table.layout
+    return table.layouts[layout_id] if layout_id else None
 
 
 def join_on(ranges: list[RowRange], more: RowRange) -> None:
