@@ -29,8 +29,8 @@ def tables(state: State) -> list[dict[str, Any]]:
             "columns": {c.name: c.type for c in t.readable.columns},
             "values": dict(t.schema.values),
             "deltas": len(t.deltas),
-            "rows": sum(d.rows for d in t.deltas),
-            "bytes": sum(d.bytes for d in t.deltas),
+            "rows": t.rows,
+            "bytes": t.bytes,
             "qt": t.qt,
             "settings": t.settings.to_json(),
         }
@@ -51,8 +51,8 @@ def views(state: State) -> list[dict[str, Any]]:
                 "key": list(t.schema.key),
                 "kept_by": t.view.spec.how,
                 "deltas": len(t.deltas),
-                "rows": sum(d.rows for d in t.deltas),
-                "bytes": sum(d.bytes for d in t.deltas),
+                "rows": t.rows,
+                "bytes": t.bytes,
                 "built": t.view.built,
                 "ready": ready(state, t),
                 "waiting_deltas": len(pending(state, t)),
@@ -102,24 +102,12 @@ def blocks(state: State, store: Store, table: str) -> list[dict[str, Any]]:
 
 
 def layout(t: TableState) -> dict[str, Any]:
+    told: dict[str, Any] = {"table": t.name, "learner": t.learner, "columns": list(t.schema.key), "blocks": t.blocks}
     if t.layout is None:
-        return {
-            "table": t.name,
-            "learner": "key",
-            "columns": list(t.schema.key),
-            "blocks": 1,
-            "deltas_in_it": len(t.deltas),
-        }
-    return {
-        "table": t.name,
-        "learner": t.layout.learner,
-        "columns": list(t.layout.columns),
-        "blocks": t.layout.blocks,
-        "options": dict(t.layout.options),
-        "extra_blocks": len(t.layout.extra),
-        "extra_rows": sum(d.extra_rows for d in t.deltas),
-        "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas),
-    }
+        return {**told, "deltas_in_it": len(t.deltas)}
+    told |= {"columns": list(t.layout.columns), "options": dict(t.layout.options)}
+    told |= {"extra_blocks": len(t.layout.extra), "extra_rows": sum(d.extra_rows for d in t.deltas)}
+    return {**told, "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas)}
 
 
 def freshness(catalog: Catalog, store: Store) -> dict[str, Any]:

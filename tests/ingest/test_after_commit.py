@@ -13,7 +13,7 @@ import parquetry
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError, StorageError
 from parquetry.ingest import ingest as module
-from parquetry.storage.delta_writer import Written
+from parquetry.storage.delta_writer import DeltaJob, Written
 from parquetry.warehouse import Warehouse
 from tests.views import without_spark
 from tests.views.random_views import DDL, rows
@@ -23,9 +23,9 @@ from tests.views.random_views import DDL, rows
 def wh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warehouse]:
     """A warehouse whose batches are written without Spark; all else of an ingest is real."""
 
-    def write_rows(batch: Any, store: Any, table: Any, delta_id: str, tasks: int) -> Written:
-        monkeypatch.setattr(without_spark, "new_delta_id", lambda: delta_id)
-        return Written(without_spark.write(opened, table, batch), batch.num_rows, f"digest of {batch.num_rows}")
+    def write_rows(batch: Any, store: Any, job: DeltaJob) -> Written:
+        monkeypatch.setattr(without_spark, "new_delta_id", lambda: job.delta_id)
+        return Written(without_spark.write(opened, job.table, batch), batch.num_rows, f"digest of {batch.num_rows}")
 
     monkeypatch.setattr(module, "as_frame", lambda spark, source, schema, name: source)
     monkeypatch.setattr(module, "conform", lambda frame, schema, name: frame)

@@ -15,7 +15,7 @@ from parquetry.ingest.sources import as_frame, write_tasks
 from parquetry.layouts.write import write_rows
 from parquetry.model.state import AddDelta, Commit
 from parquetry.storage.attempt import attempt, clean_up, settle
-from parquetry.storage.delta_writer import delta_directory, new_delta_id
+from parquetry.storage.delta_writer import DeltaJob, delta_directory, new_delta_id
 from parquetry.storage.failure import explain_failure
 from parquetry.storage.store import Store
 
@@ -68,7 +68,7 @@ def ingest(
         with attempt(catalog, delta_id, label) as kept:
             failpoints.reach("ingest.start")
             try:
-                written = write_rows(fitted, store, state, delta_id, write_tasks(fitted, tasks))
+                written = write_rows(fitted, store, DeltaJob(state, delta_id, write_tasks(fitted, tasks)))
                 failpoints.reach("ingest.before_commit")
                 edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
                 detail = {"table": name, "label": label}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parquetry.layouts.routing.spark_blocks import blocks_of, descriptor_of, with_blocks
+from parquetry.layouts.routing.spark_blocks import descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
-from parquetry.storage.delta_writer import Written, write_delta
-from parquetry.storage.kept import KeptFile
+from parquetry.storage.delta_writer import DeltaJob, Written, write_delta
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import stored_rows
 from parquetry.storage.store import Store
@@ -26,47 +26,17 @@ def rewriting_tasks(spark: SparkSession, size: int) -> int:
     return 1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism)
 
 
-def write_rows(
-    frame: DataFrame,
-    store: Store,
-    table: TableState,
-    delta_id: str,
-    tasks: int,
-    *,
-    level: int = 0,
-    times: tuple[int, int] = (0, 0),
-    expected_rows: int | None = None,
-    kept: Sequence[KeptFile] = (),
-    sorted_by: int | None = None,
-) -> Written:
-    """``write_delta`` for a table as it is."""
-    return write_delta(
-        with_blocks(frame, table.layout),
-        store=store,
-        table_id=table.table_id,
-        delta_id=delta_id,
-        schema=table.schema,
-        schema_id=table.schema_id,
-        layout_id=table.layout_id,
-        settings=table.settings,
-        tasks=tasks,
-        blocks=blocks_of(table.layout),
-        describe=descriptor_of(table.layout, table.settings),
-        level=level,
-        times=times,
-        expected_rows=expected_rows,
-        kept=kept,
-        sorted_by=sorted_by,
-    )
+def write_rows(frame: DataFrame, store: Store, job: DeltaJob) -> Written:
+    """Writes the delta, each row in the block that the table's layout gives it."""
+    described = replace(job, describe=descriptor_of(job.table.layout, job.table.settings))
+    return write_delta(with_blocks(frame, job.table.layout), store, described)
 
 
 def merge_deltas(
     spark: SparkSession, store: Store, table: TableState, delta_id: str, deltas: Sequence[Delta]
 ) -> Delta | None:
     """Writes the delta that takes the place of neighbouring ``deltas``; None when their rows merge to nothing."""
-    written = write_rows(
-        stored_rows(spark, store, plan_scan(table, deltas)),
-        store,
+    job = DeltaJob(
         table,
         delta_id,
         rewriting_tasks(spark, sum(d.bytes for d in deltas)),
@@ -74,4 +44,4 @@ def merge_deltas(
         times=(deltas[0].t_lo, deltas[-1].t_hi),
         expected_rows=sum(d.rows for d in deltas),
     )
-    return written.delta
+    return write_rows(stored_rows(spark, store, plan_scan(table, deltas)), store, job).delta

@@ -14,7 +14,7 @@ from parquetry.layouts.pricing.price import Asked, PricedLayout
 from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.maintain.candidates import Candidate, candidates_of
-from parquetry.maintain.compare import AdviseOptions, Phase, compare, cuttable, filtered_columns, rows_of
+from parquetry.maintain.compare import AdviseOptions, Phase, compare, cuttable, filtered_columns
 from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, draw_sample, ranges_of
 from parquetry.maintain.verdict import KEEP, Advice
 from parquetry.model.predicate import Nothing
@@ -44,7 +44,7 @@ def advise(
     candidates_of(options.learners)  # a wrong name is told before any work
     why_not = _nothing_to_do(table, log, options.layout)
     if why_not:
-        return Advice(table.name, KEEP, why_not, rows=rows_of(table))
+        return Advice(table.name, KEEP, why_not, rows=table.rows)
     possible = [q for q in log if not isinstance(q.predicate, Nothing)]
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
@@ -94,7 +94,7 @@ def sample_for(
     needed |= {c for q in queries for c in q.columns if stored.per_row.get(c, 0.0) <= _WIDE}
     columns = [c.name for c in schema.columns if c.name in needed and not is_nested(c.arrow)]
     drawn = draw_sample(spark, store, table, columns, options)
-    return SampledTable(drawn, schema, table.settings, rows_of(table))
+    return SampledTable(drawn, schema, table.settings, table.rows)
 
 
 def stored_layout(store: Store, state: State, table: TableState, stored: ColumnBytes) -> PricedLayout:
@@ -106,7 +106,7 @@ def stored_layout(store: Store, state: State, table: TableState, stored: ColumnB
 
 
 def _nothing_to_do(table: TableState, log: Sequence[Asked], layout: RelayoutOptions) -> str:
-    rows = rows_of(table)
+    rows = table.rows
     if not rows:
         return f"'{table.name}' has no rows; ingest first"
     if not log:

@@ -75,9 +75,10 @@ def compare(
     filtered = filtered_columns(log)
     scenes = {s.name: vary(_thinned(newer, _MOST_VARIED), s, sampled) for s in SCENARIOS}
     bound = least_possible(sampled, newer, stored, _unit(table, options.layout))
-    today = _measure("today", learner_of(table), (), today_layout, newer, scenes)
-    today = replace(today, columns=columns_cut(table), blocks=blocks_in(table))
-    rewrite = 2 * sum(d.bytes for d in table.deltas)  # all is read once and written once
+    today = _measure("today", table.learner, (), today_layout, newer, scenes)
+    columns = table.schema.key if table.layout is None else table.layout.columns
+    today = replace(today, columns=columns, blocks=table.blocks)
+    rewrite = 2 * table.bytes  # all is read once and written once
     found: list[Measured] = []
     left_out: list[LeftOut] = []
     candidates = candidates_of(options.learners)
@@ -113,7 +114,7 @@ def compare(
         bound,
         len(older),
         len(newer),
-        rows_of(table),
+        table.rows,
         sampled.sample.num_rows,
         rewrite,
         round(time.monotonic() - began, 1),
@@ -219,19 +220,3 @@ def decide(ranking: Sequence[Measured], today: Measured, within: int) -> tuple[s
 
 def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.1%}" if whole else "as much"
-
-
-def learner_of(table: TableState) -> str:
-    return "key" if table.layout is None else table.layout.learner
-
-
-def columns_cut(table: TableState) -> tuple[str, ...]:
-    return table.schema.key if table.layout is None else table.layout.columns
-
-
-def blocks_in(table: TableState) -> int:
-    return 1 if table.layout is None else table.layout.blocks
-
-
-def rows_of(table: TableState) -> int:
-    return sum(d.rows for d in table.deltas)

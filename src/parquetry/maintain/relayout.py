@@ -23,7 +23,7 @@ from parquetry.layouts.learners.extra import choose_extra_blocks
 from parquetry.layouts.learners.options import CountVectors, LearnOptions
 from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.registry import learn, named
-from parquetry.layouts.routing.spark_blocks import blocks_of, count_vectors
+from parquetry.layouts.routing.spark_blocks import count_vectors
 from parquetry.layouts.write import merge_deltas
 from parquetry.model.freshness import runs
 from parquetry.model.layout import LayoutSpec
@@ -96,8 +96,7 @@ class RelayoutOptions:
 
 
 def default_block_rows(table: TableState) -> int:
-    rows = sum(d.rows for d in table.deltas)
-    return max(_LEAST_BLOCK_ROWS, min(table.settings.row_group_rows, rows // _USUAL_BLOCKS))
+    return max(_LEAST_BLOCK_ROWS, min(table.settings.row_group_rows, table.rows // _USUAL_BLOCKS))
 
 
 def learn_layout(
@@ -141,7 +140,7 @@ def learn_from_sample(
     columns = layout_columns(table, learner, workload, options)
     within = None if options.within is None else ranges_of(table, options)
     sample = sample.select(list(dict.fromkeys([*columns, *([within.column] if within else [])])))
-    rows = sum(d.rows for d in table.deltas)
+    rows = table.rows
     rate = min(1.0, sample.num_rows / rows) if rows and sample.num_rows else 1.0
     how = learn_options(table, columns, rate, options)
     phase(f"learning {learner} from {sample.num_rows:,} rows and {len(workload)} queries")
@@ -206,19 +205,17 @@ def relayout(
         size = extra_rows = 0
         # What is visible and what is not are rewritten apart, and so is what a view has yet to take in.
         for side in runs(state, table)[::-1]:
-            phase(f"rewriting {sum(d.rows for d in side):,} rows into {blocks_of(spec):,} blocks")
+            phase(f"rewriting {sum(d.rows for d in side):,} rows into {after.blocks:,} blocks")
             new = merge_deltas(spark, store, after, work.new_delta(), side)
             failpoints.reach("relayout.before_commit")
             edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
             size += new.bytes if new else 0
             extra_rows += new.extra_rows if new else 0
-        detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": blocks_of(spec)}
+        detail: dict[str, Any] = {"table": table.name, "learner": learner, "blocks": after.blocks}
         if predicted is not None:
             detail["predicted"] = dict(predicted)
         commit = work.commit(edits, "relayout", detail)
-    rows, before = sum(d.rows for d in table.deltas), sum(d.bytes for d in table.deltas)
-    blocks = blocks_of(spec)
-    return Relaid(table.name, learner, blocks, rows, before, size, commit.version, spec, extra_rows)
+    return Relaid(table.name, learner, after.blocks, table.rows, table.bytes, size, commit.version, spec, extra_rows)
 
 
 @contextmanager
@@ -281,6 +278,5 @@ def draw_sample(
     spark: SparkSession, store: Store, table: TableState, columns: Sequence[str], options: RelayoutOptions
 ) -> pa.Table:
     """About ``sample_rows`` of the stored rows."""
-    rows = sum(d.rows for d in table.deltas)
-    rate = min(1.0, options.sample_rows / max(1, rows))
+    rate = min(1.0, options.sample_rows / max(1, table.rows))
     return sample_rows(spark, store, plan_scan(table, table.deltas), columns, rate=rate, seed=options.seed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from parquetry.catalog import Catalog
 from parquetry.layouts.pricing.price import Asked
 from parquetry.maintain.advise import advise, winning_options
-from parquetry.maintain.compare import SAMPLE_ROWS, AdviseOptions, blocks_in, learner_of, rows_of
+from parquetry.maintain.compare import SAMPLE_ROWS, AdviseOptions
 from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
 from parquetry.maintain.verdict import Advice
 from parquetry.model.state import State
@@ -48,14 +48,13 @@ def relayout_auto(
 def _kept(state: State, name: str, advice: Advice) -> Relaid:
     """The outcome of a rewrite that the advisor advises against: the table as it is."""
     table = state.table(name)
-    size = sum(d.bytes for d in table.deltas)
     return Relaid(
         table.name,
-        learner_of(table),
-        blocks_in(table),
-        rows_of(table),
-        size,
-        size,
+        table.learner,
+        table.blocks,
+        table.rows,
+        table.bytes,
+        table.bytes,
         state.version,
         table.layout,
         sum(d.extra_rows for d in table.deltas),

@@ -26,6 +26,7 @@ from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
+from parquetry.storage.delta_writer import DeltaJob
 from parquetry.storage.kept import keep_files
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import sample_rows, stored_rows
@@ -198,16 +199,15 @@ def _rewrite(
 ) -> Delta:
     others = set(range(len(delta.files))) - set(touched)
     scan = plan_scan(table, [delta], files={delta.files[i].path for i in touched})
-    written = write_rows(
-        stored_rows(spark, store, scan),
-        store,
+    job = DeltaJob(
         table,
         delta_id,
         rewriting_tasks(spark, sum(delta.files[i].bytes for i in touched)),
         level=delta.level,
         times=(delta.t_lo, delta.t_hi),
         expected_rows=sum(delta.files[i].rows for i in touched),
-        kept=keep_files(store, delta, table.schema, others, lambda block: chosen.renumbered(spec, block)),
+        kept=tuple(keep_files(store, delta, table.schema, others, lambda block: chosen.renumbered(spec, block))),
     )
-    assert written.delta is not None, "a delta has rows"
-    return written.delta
+    written = write_rows(stored_rows(spark, store, scan), store, job).delta
+    assert written is not None, "a delta has rows"
+    return written

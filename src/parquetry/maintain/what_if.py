@@ -14,7 +14,7 @@ from parquetry.layouts.pricing.column_bytes import stored_column_bytes
 from parquetry.layouts.pricing.price import Asked, Price, simulate
 from parquetry.maintain.advise import sample_for, stored_layout
 from parquetry.maintain.candidates import Candidate
-from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns, learner_of
+from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns
 from parquetry.maintain.relayout import RelayoutOptions, learn_from_sample
 from parquetry.model.state import State, TableState
 from parquetry.query.demands import Ran, ran_since
@@ -59,8 +59,7 @@ def what_if(
 ) -> WhatIf:
     """The price of one query under a layout learned from the log, which need not hold this query."""
     table = state.table(name)
-    rows = sum(d.rows for d in table.deltas)
-    if not rows:
+    if not table.rows:
         raise QueryError(f"'{table.name}' has no rows, so there is nothing to price; ingest first")
     candidate = Candidate(learner)
     usable = [q for q in log if q.filters]
@@ -84,7 +83,7 @@ def what_if(
         now.groups,
         then.groups,
         float(np.count_nonzero(sampled.matching(asked.query))) / sampled.rate,
-        learner_of(table),
+        table.learner,
     )
 
 
@@ -141,7 +140,7 @@ def check(
     the sizes of columns that are too wide to be sampled are looked up in the files.
     """
     table = catalog.state().table(name)
-    learner = learner_of(table)
+    learner = table.learner
     rewrite = last_rewrite(catalog, table)
     inside = sum(d.layout_id == table.layout_id for d in table.deltas)
     version, _, detail = rewrite or (0, 0.0, {})

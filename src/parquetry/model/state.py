@@ -31,6 +31,22 @@ class TableState:
     layouts: Mapping[int, LayoutSpec] = field(default_factory=dict)  # older ones that live deltas still have
     view: ViewState | None = None  # of a view: its definition, and how far it is filled
 
+    @property
+    def learner(self) -> str:
+        return "key" if self.layout is None else self.layout.learner
+
+    @property
+    def blocks(self) -> int:
+        return 1 if self.layout is None else self.layout.blocks
+
+    @property
+    def rows(self) -> int:
+        return sum(d.rows for d in self.deltas)
+
+    @property
+    def bytes(self) -> int:
+        return sum(d.bytes for d in self.deltas)
+
     @cached_property
     def readable(self) -> TableSchema:
         """The columns that a query sees; a view may store others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,7 @@ from parquetry import failpoints
 from parquetry.errors import StorageError
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.layout import EXTRA_BASE
-from parquetry.model.schema import TableSchema
-from parquetry.model.settings import Settings
+from parquetry.model.state import TableState
 from parquetry.storage.index import RowGroup, build_index
 from parquetry.storage.kept import KeptFile
 from parquetry.storage.merge import BLOCK, ORDER
@@ -54,27 +53,36 @@ class WrittenFiles:
     digest: str
 
 
-def write_files(
-    frame: DataFrame,
-    *,
-    store: Store,
-    directory: str,
-    schema: TableSchema,
-    settings: Settings,
-    tasks: int,
-    blocks: int = 1,
-    describe: Callable[[pa.Table], str] | None = None,
-    sorted_by: int | None = None,
-    read: Callable[[], Iterator[pa.RecordBatch]] | None = None,
-) -> WrittenFiles:
-    """Sorts and writes ``frame`` as stretches of a delta's run, one for each task.
+@dataclass(frozen=True)
+class DeltaJob:
+    """A delta to be written: of which table, and how."""
 
-    With ``sorted_by`` the partitions of the frame are such stretches already, each sorted by so many leading key
-    columns, and Spark neither deals nor sorts them again. With ``read`` the one task gets its rows from there.
-    """
+    table: TableState  # in whose schema, layout and settings
+    delta_id: str
+    tasks: int
+    level: int = 0
+    times: tuple[int, int] = (0, 0)
+    expected_rows: int | None = None
+    kept: tuple[KeptFile, ...] = ()
+    """Files of a replaced delta, or made before, that belong to the new one as they are."""
+    sorted_by: int | None = None
+    """The frame's partitions are stretches of the run already, each sorted by so many leading key columns."""
+    read: Callable[[], Iterator[pa.RecordBatch]] | None = None
+    """The one task gets its rows from here."""
+    describe: Callable[[pa.Table], str] | None = None
+    """What a row group holds, more precisely than its statistics (PW-21)."""
+
+    @property
+    def directory(self) -> str:
+        return delta_directory(self.table.table_id, self.delta_id)
+
+
+def write_files(frame: DataFrame, store: Store, job: DeltaJob) -> WrittenFiles:
+    """Sorts and writes ``frame`` as stretches of a delta's run, one for each task."""
+    schema, settings, tasks, blocks = job.table.schema, job.table.settings, job.tasks, job.table.blocks
     order = [BLOCK] if BLOCK in frame.columns else []
     order += [f"`{k.replace('`', '``')}`" for k in schema.key]
-    if sorted_by is not None:
+    if job.sorted_by is not None:
         run = frame
     elif tasks == 1:
         run = frame.coalesce(1)
@@ -89,9 +97,9 @@ def write_files(
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
     extra_from = settings.row_group_rows if tasks == 1 else 0
-    writer = RunWriter(store, directory, schema, settings, describe, extra_from, sorted_by, read)
+    writer = RunWriter(store, job.directory, schema, settings, job.describe, extra_from, job.sorted_by, job.read)
     # A closure, not the object itself: Spark asks the function for its name.
-    ordered_run = run if sorted_by is not None else run.sortWithinPartitions(*order)
+    ordered_run = run if job.sorted_by is not None else run.sortWithinPartitions(*order)
     # Under plain names: Spark would read a dot or a backtick in a column's name as syntax here.
     names = ordered_run.columns
     plain = ordered_run.toDF(*[f"c{i}" for i in range(len(names))])
@@ -103,77 +111,45 @@ def write_files(
     return WrittenFiles(tuple(files), rows_in, digest)
 
 
-def write_delta(
-    frame: DataFrame,
-    *,
-    store: Store,
-    table_id: int,
-    delta_id: str,
-    schema: TableSchema,
-    schema_id: int,
-    layout_id: int,
-    settings: Settings,
-    tasks: int,
-    blocks: int = 1,
-    describe: Callable[[pa.Table], str] | None = None,
-    level: int = 0,
-    times: tuple[int, int] = (0, 0),
-    expected_rows: int | None = None,
-    kept: Sequence[KeptFile] = (),
-    sorted_by: int | None = None,
-    read: Callable[[], Iterator[pa.RecordBatch]] | None = None,
-) -> Written:
+def write_delta(frame: DataFrame, store: Store, job: DeltaJob) -> Written:
     """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
-    With at least as many ``blocks`` as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
+    With at least as many blocks as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
     Extra blocks are dealt out to the tasks in turn. A delta smaller than a row group gets none: all of it is small.
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
-    after a crash, by vacuum. ``kept`` files, of a replaced delta or made before, belong to the new one as they are.
+    after a crash, by vacuum.
     """
-    directory = delta_directory(table_id, delta_id)
-    made = write_files(
-        frame,
-        store=store,
-        directory=directory,
-        schema=schema,
-        settings=settings,
-        tasks=tasks,
-        blocks=blocks,
-        describe=describe,
-        sorted_by=sorted_by,
-        read=read,
-    )
-    rows_in, digest = made.rows_in, made.digest
-    if expected_rows is not None and rows_in != expected_rows:
+    table, made = job.table, write_files(frame, store, job)
+    if job.expected_rows not in (None, made.rows_in):
         # Spark passes over an empty file without a word; a rewrite would make the loss final.
         raise StorageError(
-            f"{expected_rows:,} rows are stored but {rows_in:,} could be read; nothing was changed. "
+            f"{job.expected_rows:,} rows are stored but {made.rows_in:,} could be read; nothing was changed. "
             "Run 'parquetry verify' to see which file is damaged"
         )
-    if not made.files and not kept:
-        return Written(None, rows_in, digest)
-    ordered = sorted([*made.files, *kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
+    if not made.files and not job.kept:
+        return Written(None, made.rows_in, made.digest)
+    ordered = sorted([*made.files, *job.kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
     groups = [replace(g, file=ordinal) for ordinal, f in enumerate(ordered) for g in f.groups]
-    index = build_index(groups, schema, settings.leaf_capacity, settings.inner_capacity)
-    index_path = f"{directory}/{INDEX_NAME}"
+    index = build_index(groups, table.schema, table.settings.leaf_capacity, table.settings.inner_capacity)
+    index_path = f"{job.directory}/{INDEX_NAME}"
     store.write(index_path, index)
     failpoints.reach("write.index")
     stored = tuple(f.file for f in ordered)
-    _delete_leftovers(store, directory, {index_path, *(f.path for f in stored)})
+    _delete_leftovers(store, job.directory, {index_path, *(f.path for f in stored)})
     delta = Delta(
-        delta_id=delta_id,
-        table_id=table_id,
-        t_lo=times[0],
-        t_hi=times[1],
-        level=level,
+        delta_id=job.delta_id,
+        table_id=table.table_id,
+        t_lo=job.times[0],
+        t_hi=job.times[1],
+        level=job.level,
         rows=sum(f.rows for f in stored if not f.extra),
         bytes=sum(f.bytes for f in stored),
-        schema_id=schema_id,
-        layout_id=layout_id,
+        schema_id=table.schema_id,
+        layout_id=table.layout_id,
         index=StoredFile(index_path, len(index), checksum(index)),
         files=stored,
     )
-    return Written(delta, rows_in, digest)
+    return Written(delta, made.rows_in, made.digest)
 
 
 def _groups(row: Any) -> tuple[RowGroup, ...]:

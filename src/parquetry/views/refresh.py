@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError
-from parquetry.layouts.routing.spark_blocks import blocks_of, descriptor_of, with_blocks
+from parquetry.layouts.write import write_rows
 from parquetry.model.delta import Delta
 from parquetry.model.freshness import next_step, sources_of
 from parquetry.model.state import AddViewDelta, State, TableState
@@ -19,15 +19,9 @@ from parquetry.model.view import ViewSpec
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.checked_file import wrong_size
-from parquetry.storage.delta_writer import (
-    Written,
-    WrittenFiles,
-    delta_directory,
-    new_delta_id,
-    write_delta,
-    write_files,
-)
+from parquetry.storage.delta_writer import DeltaJob, Written, new_delta_id, write_files
 from parquetry.storage.failure import explain_failure
+from parquetry.storage.kept import KeptFile
 from parquetry.storage.leased import LEASE_S, REFRESH
 from parquetry.storage.merge import ORDER
 from parquetry.storage.scan.scan import read_tasks
@@ -116,7 +110,7 @@ class RefreshWork:
         """The view's delta; heavy clusters are written by tasks of their own, beside the stream."""
         tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
         tasks = 1 if tasks <= 1 else max(tasks, self.spark.sparkContext.defaultParallelism)
-        kept = [f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)).files]
+        kept = tuple(f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)))
         view, at_once = self.view, self._at_once(deltas)
         streams = self.how.number < 3 and not at_once
         tasks = 1 if at_once or streams else tasks
@@ -132,25 +126,11 @@ class RefreshWork:
                     made = made.persist()
                     stack.callback(made.unpersist)
                     tasks = min(tasks, max(1, -(-made.count() // _TASK_ROWS)))
-                frame = with_blocks(self._stored(made), view.layout)
+                frame = self._stored(made)
                 sorted_by = self.how.shared if streams else None
-            return write_delta(
-                frame,
-                store=self.store,
-                table_id=view.table_id,
-                delta_id=self.delta_id,
-                schema=view.schema,
-                schema_id=view.schema_id,
-                layout_id=view.layout_id,
-                blocks=blocks_of(view.layout),
-                describe=descriptor_of(view.layout, view.settings),
-                settings=view.settings,
-                tasks=tasks,
-                times=(min(d.t_lo for d in deltas), self.until),
-                kept=kept,
-                sorted_by=sorted_by,
-                read=read,
-            )
+            times = min(d.t_lo for d in deltas), self.until
+            job = DeltaJob(view, self.delta_id, tasks, times=times, kept=kept, sorted_by=sorted_by, read=read)
+            return write_rows(frame, self.store, job)
 
     def _at_once(self, deltas: Sequence[Delta]) -> bool:
         alone = self.spec.how == "merge" and len(self.spec.sources) == 1 and not self.how.heavy
@@ -171,15 +151,9 @@ class RefreshWork:
         read = [initial_values(self.spec, self.view, self._step(session, s).rows_in_order()) for s in stretches]
         return reduce(lambda a, b: a.unionAll(b), read)
 
-    def _cut_up(self, heavy: Cluster, tasks: int) -> WrittenFiles:
-        return write_files(
-            self._stored(self.shuffled(cluster(self.prefix, heavy))),
-            store=self.store,
-            directory=delta_directory(self.view.table_id, self.delta_id),
-            schema=self.view.schema,
-            settings=self.view.settings,
-            tasks=tasks,
-        )
+    def _cut_up(self, heavy: Cluster, tasks: int) -> tuple[KeptFile, ...]:
+        rows = self._stored(self.shuffled(cluster(self.prefix, heavy)))
+        return write_files(rows, self.store, DeltaJob(self.view, self.delta_id, tasks)).files
 
     @property
     def spec(self) -> ViewSpec:

@@ -67,15 +67,14 @@ def _over(
     """What to make over the table, and the views over it that this was compared with."""
     asked = (shape_of(q["sql"], t.readable) for q in newest if t.name.lower() in q["tables"])
     shapes = [s for s in asked if s is not None]
-    rows = sum(d.rows for d in t.deltas)
-    if t.view is not None or not shapes or not rows:
+    if t.view is not None or not shapes or not t.rows:
         return None
     there = [known for v in views_over(state, t) if (known := _there(v, t, ready(state, v))) is not None]
     expressions = sorted({g for s in [*shapes, *(v.shape for v in there)] for g in s.groups})
     sample = sampled_groups(spark(), store, t, expressions)
-    estimate = group_estimator(sample, expressions, rows)
+    estimate = group_estimator(sample, expressions, t.rows)
     there = [v if v.filled else replace(v, rows=estimate(v.shape.groups)) for v in there]
-    return suggest(t.name, shapes, rows, estimate, most, there, state.tables), {v.name for v in there}
+    return suggest(t.name, shapes, t.rows, estimate, most, there, state.tables), {v.name for v in there}
 
 
 def _there(view: TableState, t: TableState, filled: bool) -> There | None:
@@ -87,7 +86,7 @@ def _there(view: TableState, t: TableState, filled: bool) -> There | None:
         return None
     grouped = {c.name: shape_of(f"SELECT count(*) AS n FROM t GROUP BY {c.argument}", t.readable) for c in spec.groups}
     order = [group for name in view.schema.key if (one := grouped.get(name)) is not None for group in one.groups]
-    return There(view.name, shape, tuple(order), float(sum(d.rows for d in view.deltas)), filled)
+    return There(view.name, shape, tuple(order), float(view.rows), filled)
 
 
 def _idle(state: State, newest: Sequence[Mapping[str, Any]], made: Mapping[str, float]) -> set[str]:

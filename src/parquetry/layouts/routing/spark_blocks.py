@@ -70,10 +70,6 @@ def count_vectors(frame: DataFrame, features: Sequence[Feature]) -> dict[int, in
     return {number_of(v): n for v, n in found}
 
 
-def blocks_of(layout: LayoutSpec | None) -> int:
-    return 1 if layout is None else layout.blocks
-
-
 def descriptor_of(layout: LayoutSpec | None, settings: Settings) -> Callable[[pa.Table], str] | None:
     """What write tasks call to describe a row group precisely; None when the table wants none (PW-21)."""
     if layout is None or not settings.descriptor_boxes:
