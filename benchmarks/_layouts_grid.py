@@ -10,13 +10,13 @@ from typing import Any
 
 from benchmarks._layouts_data import Dataset
 from benchmarks._layouts_workloads import epochs
+from parquetry import RelayoutOptions
 from parquetry.errors import ParquetryError
 from parquetry.layouts.pricing.column_bytes import ColumnBytes
 from parquetry.layouts.pricing.price import Asked, PricedLayout, simulate
 from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.maintain.candidates import candidates_of
 from parquetry.maintain.compare import AdviseOptions, compare, filtered_columns, learn_candidate, least_possible
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.query.demands import asked_of
 
 _NO_LIMIT = 10**9

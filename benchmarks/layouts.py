@@ -24,12 +24,12 @@ from benchmarks._layouts_draw import build_times, grid, predictions
 from benchmarks._layouts_grid import Bench, measure
 from benchmarks._layouts_workloads import WORKLOADS, epochs
 from benchmarks._report import save, table, verdicts
+from parquetry import RelayoutOptions
 from parquetry.layouts.pricing.column_bytes import ColumnBytes, stored_column_bytes
 from parquetry.layouts.pricing.price import simulate
 from parquetry.maintain.advise import Winner, sample_for, winning_options
 from parquetry.maintain.candidates import Candidate
 from parquetry.maintain.compare import SAMPLE_ROWS, filtered_columns, learn_candidate
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.maintain.verdict import Advice
 from parquetry.maintain.what_if import relative_errors
 from parquetry.query.demands import asked_in_file, asked_of

@@ -28,8 +28,8 @@ from benchmarks._memory import DriverMemory
 from benchmarks._pruning import measure_pruning
 from benchmarks._report import save, table, verdicts
 from benchmarks._workloads import Setting, generate, perturb
+from parquetry import RelayoutOptions
 from parquetry.layouts.routing.spark_blocks import with_blocks
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.spark import session
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import stored_rows

@@ -20,7 +20,7 @@ import parquetry
 from benchmarks._data import CACHE, tpch
 from benchmarks._harness import Goals, interleaved, median
 from benchmarks._report import save, table, verdicts
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 from parquetry.query.planning.plan import Plan
 from parquetry.splits.assignment import assign
 from parquetry.splits.baselines import fixed_boundaries, fixed_size

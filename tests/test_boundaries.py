@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import parquetry
+
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGE = SOURCE / "parquetry"
 
@@ -70,6 +72,25 @@ def test_imports_point_to_the_same_layer_or_below() -> None:
         if part_of(path) in LAYER and LAYER[target] > LAYER[part_of(path)]
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_command_line_uses_the_facade_only() -> None:
+    """It takes what ``parquetry`` exports, and errors and plain data; so whatever it does, a program can do too."""
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line}: the command line may not import {target}"
+        for path in sorted((PACKAGE / "cli").rglob("*.py"))
+        for target, line in imported_parts(path)
+        if target not in {"__init__", "cli", "warehouse", "errors", "progress", "folder", "model"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_public_name_is_there() -> None:
+    """The names are listed twice, for readers of types and for those who import."""
+    block = next(node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.If))
+    listed = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert listed == set(parquetry.__all__) - {"ParquetryError"}
+    assert all(getattr(parquetry, name) is not None for name in parquetry.__all__)
 
 
 def test_folders_do_not_import_each_other_in_a_circle() -> None:

@@ -222,7 +222,7 @@ def load(path: Path, blocks: int, note: Callable[[str], None]) -> dict[str, Any]
     import duckdb
 
     import parquetry
-    from parquetry.maintain.relayout import RelayoutOptions
+    from parquetry import RelayoutOptions
 
     spark = _session()
     schema = schema_of(path)

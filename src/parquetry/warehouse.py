@@ -25,7 +25,7 @@ from parquetry.maintain.advise import advise
 from parquetry.maintain.compare import PAYS_BACK_WITHIN, SAMPLE_ROWS, AdviseOptions
 from parquetry.maintain.failures import Failed, Left
 from parquetry.maintain.pick import Stage, pick
-from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
+from parquetry.maintain.relayout import Phase, Relaid, relayout
 from parquetry.maintain.relayout_auto import relayout_auto
 from parquetry.maintain.relayout_ranges import relayout_ranges
 from parquetry.maintain.run import Maintainer
@@ -35,6 +35,7 @@ from parquetry.maintain.vacuum import Vacuumed, vacuum
 from parquetry.maintain.verdict import Advice
 from parquetry.maintain.verify import Problem, verify
 from parquetry.maintain.what_if import Checked, WhatIf, check, what_if
+from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.profile import Profile
 from parquetry.model.retention import Retention
 from parquetry.model.schema import TableSchema
@@ -172,6 +173,9 @@ class Warehouse:
         """Adds a nullable column; rows stored before read as null. Aggregate tables need its ``merge``."""
         definitions.add_column(self.catalog, table, name, type, merge)
 
+    def settings(self, table: str) -> Settings:
+        return self.catalog.state().table(table).settings
+
     def change_settings(self, table: str, **changes: Any) -> None:
         """Changes some of a table's settings; they count from the next operation on."""
         definitions.change_settings(self.catalog, table, changes)
@@ -225,6 +229,16 @@ class Warehouse:
     def explain_maintain(self) -> list[Stage]:
         """The stages that ``maintain`` would perform now."""
         return pick(self.catalog.state())
+
+    @property
+    def qt(self) -> int:
+        """The database's queryable timestamp: a query sees all that was committed up to it, and nothing after it."""
+        return self.catalog.state().qt
+
+    @property
+    def profile(self) -> Profile | None:
+        """What the database is to be, when someone said so."""
+        return self.catalog.state().profile
 
     def set_profile(self, name: str | None = None, **targets: Any) -> Profile:
         """States what the database is to be: ``freshness``, ``speed`` or ``cost``, or explicit targets.
@@ -422,4 +436,6 @@ class Warehouse:
 
     def queries(self, limit: int = 100, table: str | None = None) -> list[dict[str, Any]]:
         """The newest queries first, with what each one read."""
+        if table is not None:
+            self.catalog.state().table(table)  # a wrong name is an error, not an empty list
         return self._logged().queries(limit, table)

@@ -10,15 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.cli.demo_queries import same_answer
-from parquetry.cli.like import schema_like
 from parquetry.cli.output import cell, jsonable
 from parquetry.cli.query import rows_of
-from parquetry.errors import SchemaError
 from tests.cli.calling import Shell
 
 VALUES = st.recursive(
@@ -75,32 +72,6 @@ def test_like_parquet_is_exact(tmp_path: Path, nowhere: Shell) -> None:
     nowhere.json("init")
     made = nowhere.json("create-table", "t", "--like", str(tmp_path / "f.parquet"), "--key", "k")
     assert made["columns"] == {"k": "bigint", "d": "decimal(9,2)", "t": "timestamp"}
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("f.csv", "k,price,note,empty\n1,2.5,x,\n2,3.5,y,\n"),
-        ("f.json", '{"k":1,"price":2.5,"note":"x","empty":null}\n'),
-    ],
-)
-def test_like_csv_and_json_are_guessed(name: str, text: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text)
-    schema = schema_like(str(tmp_path / name))
-    assert dict(zip(schema.names, map(str, schema.types), strict=True)) == {
-        "k": "int64",
-        "price": "double",
-        "note": "string",
-        "empty": "string",
-    }
-    assert schema_like(str(tmp_path)) == schema
-
-
-@pytest.mark.parametrize("name", ["f.parquet", "f.csv", "f.json", "f.txt"])
-def test_like_an_empty_or_unknown_file_is_an_error(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(SchemaError):
-        schema_like(str(tmp_path / name))
 
 
 # -- the demo's comparison ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.failpoints import VARIABLE
-from parquetry.maintain.relayout import RelayoutOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

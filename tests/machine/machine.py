@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.errors import LabelConflict, ParquetryError, UnknownTable
 from parquetry.layouts.registry import LEARNERS
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.types import arrow_type
 from parquetry.query.result import Result
 from parquetry.query.rules import RULE_NAMES as RULES

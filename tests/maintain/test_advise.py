@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.errors import ParquetryError, QueryError, SchemaError
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.compare import AdviseOptions
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.maintain.what_if import GOOD_ERROR
 
 ROWS = 60_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from parquetry import RelayoutOptions
 from parquetry.errors import SchemaError
 from parquetry.layouts.registry import LEARNERS
 from parquetry.maintain.candidates import Candidate, candidates_of
 from parquetry.maintain.compare import AdviseOptions, decide
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.maintain.verdict import Bound, Measured, pays_back, rank, reason_for
 
 BOUND = Bound(10, 100, 20, 200)

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.errors import SchemaError
 from parquetry.layouts.learners.extra import choose_extra_blocks
 from parquetry.layouts.learners.kdtree import learn_kdtree
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.routing.extra_blocks import extra_blocks_of, rows_of
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import EXTRA_BASE, layout_from_json
 from parquetry.model.logged_query import LoggedQuery

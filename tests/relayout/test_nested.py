@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.errors import SchemaError, UnknownColumn
 from parquetry.layouts.registry import LEARNERS
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import NestedLayout
 from parquetry.query.rules import RULE_NAMES as RULES
 from tests.relayout.test_relayout import SMALL, batch, queries

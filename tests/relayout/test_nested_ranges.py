@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import parquetry
-from parquetry import failpoints
+from parquetry import RelayoutOptions, failpoints
 from parquetry.errors import SchemaError
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import NestedLayout
 from tests.relayout.test_nested import NO_PRUNING, answers, later
 from tests.relayout.test_relayout import SMALL, batch

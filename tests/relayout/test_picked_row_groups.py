@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 from parquetry.query.local import held_rows as hot_files
 from parquetry.query.local import reader as local_source
 from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS

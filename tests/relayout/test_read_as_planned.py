@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 from parquetry.query.local import held_rows as hot_files
 from parquetry.query.local import reader as local_source
 from parquetry.query.local.reader import BEYOND_PLAN

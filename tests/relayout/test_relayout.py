@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.errors import ParquetryError, SchemaError
 from parquetry.layouts.registry import LEARNERS
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.query.rules import RULE_NAMES as RULES
 from tests.templates import Templates
 

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pytest
 
 import parquetry
+from parquetry import RelayoutOptions
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.learners.warp import learn_warp
 from parquetry.layouts.pruning.features import Evaluator, number_of, pack
 from parquetry.layouts.routing.route import route_numpy, route_spark
 from parquetry.layouts.routing.spark_blocks import count_vectors
-from parquetry.maintain.relayout import RelayoutOptions
 from parquetry.model.layout import FeatureLayout
 from parquetry.model.state import PublishLayout
 from parquetry.query.demands import workload_of

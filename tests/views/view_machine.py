@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import parquetry
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 from parquetry.model.freshness import ready
 from parquetry.query.compile.plain_select import LocalPlan
 from parquetry.warehouse import Warehouse

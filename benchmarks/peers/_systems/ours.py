@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 import parquetry
 from benchmarks.peers._model import Answer, Stored, Table, arrow_rows, stored_files
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 
 
 @dataclass(frozen=True)

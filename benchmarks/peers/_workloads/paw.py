@@ -13,7 +13,7 @@ from benchmarks.peers._systems.duck import best_order
 from benchmarks.peers._systems.ours import Layout
 from benchmarks.peers._tables import best
 from benchmarks.relayout import BLOCK_ROWS, DELTA, DIMS, KEY, make_workload
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 
 ARMS = {
     "parquetry": ("paw",),

@@ -11,7 +11,7 @@ from benchmarks.peers._measure import Figures, ask, load
 from benchmarks.peers._model import Table
 from benchmarks.peers._systems.duck import answers, best_order
 from benchmarks.peers._systems.ours import Layout
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry import RelayoutOptions
 
 ARMS = {
     "parquetry": ("warp",),

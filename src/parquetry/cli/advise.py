@@ -12,8 +12,7 @@ from parquetry.cli.output import counted, print_json, print_table, size
 from parquetry.cli.progress import shown
 
 if TYPE_CHECKING:
-    from parquetry.maintain.verdict import Advice, Measured
-    from parquetry.maintain.what_if import Checked
+    from parquetry import Advice, Checked, Measured
 
 verbs = typer.Typer()
 
@@ -35,7 +34,7 @@ def advise(
 ) -> None:
     """Compare layouts on held-out queries of the log; changes nothing."""
     with opened(ctx) as wh:
-        from parquetry.maintain.compare import AdviseOptions
+        from parquetry import AdviseOptions
 
         if check:
             with shown(f"check {table}") as work:

@@ -65,7 +65,7 @@ def create_table(
     with opened(ctx) as wh:
         columns = schema
         if like is not None:
-            from parquetry.cli.like import schema_like
+            from parquetry import schema_like
 
             columns = schema_like(like)
         keys = names(key)
@@ -113,5 +113,5 @@ def set_settings(
     with opened(ctx) as wh:
         if wanted:
             wh.change_settings(table, **wanted)
-        settings = wh.catalog.state().table(table).settings.to_json()
+        settings = wh.settings(table).to_json()
     print_found(json, {"table": table, "settings": settings}, ("setting", "value"), settings.items())

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Limit, SomeTable, Table, assignments, names, opened
+from parquetry import RelayoutOptions
+from parquetry.cli.options import Json, Limit, SomeTable, Table, assignments, names, opened, with_options
 from parquetry.cli.output import counted, print_done, print_found, print_json, size
 from parquetry.cli.progress import shown
 from parquetry.errors import StorageError
@@ -41,20 +42,29 @@ def workload_import(
 def workload_show(ctx: typer.Context, table: SomeTable = None, limit: Limit = 20, json: Json = False) -> None:
     """What the logged queries filter, and what could not be understood."""
     with opened(ctx) as wh:
-        if table is not None:
-            table = wh.catalog.state().table(table).name  # a wrong name is an error, not an empty list
         rows = wh.queries(limit, table)
     document = [{"sql": r["sql"], "executor": r["executor"], "shape": r["shape"]} for r in rows]
     lines = [
         [s["table"], ", ".join(s["filters"]) or "no filter", ", ".join(s.get("opaque", [])), r["executor"]]
         for r in rows
         for s in r["shape"]
-        if table is None or s["table"] == table
+        if table is None or s["table"].lower() == table.lower()
     ]
     print_found(json, document, ("table", "filters", "not understood", "executor"), lines)
 
 
+def _weights(text: str) -> dict[str, float]:
+    try:
+        return {column: float(weight) for column, weight in assignments(text.split(","), "--weights").items()}
+    except ValueError as e:
+        raise typer.BadParameter(f"--weights takes numbers, as a=3,b=0.5; {e}.") from e
+
+
 @verbs.command("relayout")
+@with_options(
+    RelayoutOptions,
+    {"columns": (str | None, names), "weights": (str | None, _weights), "delta": (float | None, float)},
+)
 def relayout(
     ctx: typer.Context,
     table: Table,
@@ -66,66 +76,24 @@ def relayout(
         ),
     ],
     workload: Annotated[Path | None, typer.Option(help="Learn from this file of SQL instead of the query log.")] = None,
-    block_rows: Annotated[int | None, typer.Option(help="The least rows of a block; by default by the table.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Cut on these columns only, comma-separated.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="How far queries may drift, as a share of a column's range; else estimated.")
-    ] = None,
-    sample_rows: Annotated[int, typer.Option(help="Learn from about so many rows.")] = 1_000_000,
-    cells: Annotated[int, typer.Option(help="Cells that order the rows inside a block; 1 is none.")] = 8,
-    extra_space: Annotated[
-        float, typer.Option(help="Store much-asked regions twice, up to this share of the table's rows.")
-    ] = 0.0,
-    within: Annotated[
-        str | None, typer.Option(help="Lay out each range by itself: COLUMN:year, :month, :day or :N ranges.")
-    ] = None,
-    ranges: Annotated[
-        str | None,
-        typer.Option("--range", help="Only the ranges that FROM..TO touches, of a table laid out in ranges."),
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="robust, two_phase: how much columns count, as a=3,b=0.5; 1 for others.")
-    ] = None,
-    features: Annotated[int, typer.Option(help="warp: conditions that rows are told apart by.")] = 15,
-    variant: Annotated[
-        str, typer.Option(help="A learner's variant, such as paper for paw, warp and robust; else its best one.")
-    ] = "",
-    join: Annotated[str | None, typer.Option(help="two_phase: the join column; else the first of the key.")] = None,
-    join_levels: Annotated[int | None, typer.Option(help="two_phase: levels cut on it; else half of them.")] = None,
     pays_back_within: Annotated[
         int, typer.Option(help="auto: rewrite only if that saves its cost within so many queries.")
     ] = 1_000,
     json: Json = False,
+    *,
+    options: RelayoutOptions,
 ) -> None:
     """Learn a layout and rewrite the table in it."""
-    with opened(ctx) as wh:
-        from parquetry.maintain.relayout import RelayoutOptions
-
-        wanted = RelayoutOptions(
-            block_rows=block_rows,
-            columns=names(columns) if columns else None,
-            delta=delta,
-            sample_rows=sample_rows,
-            cells=cells,
-            extra_space=extra_space,
-            within=within,
-            range=ranges,
-            weights=_weights(weights) if weights else None,
-            features=features,
-            variant=variant,
-            join=join,
-            join_levels=join_levels,
+    with opened(ctx) as wh, shown(f"relayout {table}") as work:
+        done = wh.relayout(
+            table,
+            learner,
+            workload=workload,
+            options=options,
+            pays_back_within=pays_back_within,
+            phase=work.start,
+            progress=work,
         )
-        with shown(f"relayout {table}") as work:
-            done = wh.relayout(
-                table,
-                learner,
-                workload=workload,
-                options=wanted,
-                pays_back_within=pays_back_within,
-                phase=work.start,
-                progress=work,
-            )
     if json:
         shown_fields = ("table", "learner", "blocks", "rows", "extra_rows", "bytes_before", "bytes_after", "version")
         advised = ("applied", "reason", "predicted") if learner == "auto" else ()
@@ -141,13 +109,6 @@ def relayout(
         f"{done.table}: {done.rows:,} rows{twice} in {counted(done.blocks, 'block')} by {done.learner}, "
         f"{size(done.bytes_before)} -> {size(done.bytes_after)}"
     )
-
-
-def _weights(text: str) -> dict[str, float]:
-    try:
-        return {column: float(weight) for column, weight in assignments(text.split(","), "--weights").items()}
-    except ValueError as e:
-        raise typer.BadParameter(f"--weights takes numbers, as a=3,b=0.5; {e}.") from e
 
 
 @layout.command("show")

@@ -16,12 +16,9 @@ import typer
 from parquetry.cli.options import Json, opened, seconds
 from parquetry.cli.output import counted, print_done, print_json, print_table, size
 from parquetry.cli.progress import Work, shown
-from parquetry.priority import in_background
 
 if TYPE_CHECKING:
-    from parquetry.maintain.failures import Failed, Left
-    from parquetry.maintain.pick import Stage
-    from parquetry.warehouse import Warehouse
+    from parquetry import Left, Stage, Warehouse
 
 verbs = typer.Typer()
 
@@ -43,6 +40,8 @@ def maintain(
         raise typer.BadParameter("--explain looks once; leave out --watch.")
     pause = seconds(interval)
     if background:
+        from parquetry import in_background
+
         in_background()
     with opened(ctx) as wh:
         if explain:
@@ -55,9 +54,9 @@ def maintain(
 
 
 def _maintain(wh: Warehouse, json: bool) -> None:
-    from parquetry.maintain.failures import Left
+    from parquetry import Left
 
-    before = wh.catalog.state().qt
+    before = wh.qt
     stages: list[Stage] = []
     left: list[Left] = []
     with shown("maintain") as work:
@@ -67,10 +66,10 @@ def _maintain(wh: Warehouse, json: bool) -> None:
                 left.append(step)
             else:
                 stages.append(step)
-    qt = wh.catalog.state().qt
+    qt = wh.qt
     if json:
-        document: dict[str, Any] = {"stages": [stage_document(s) for s in stages], "qt_before": before, "qt": qt}
-        print_json({**document, "left": [stage_document(s) for s in left]})
+        document: dict[str, Any] = {"stages": [s.to_json() for s in stages], "qt_before": before, "qt": qt}
+        print_json({**document, "left": [s.to_json() for s in left]})
     else:
         for step in (*stages, *left):
             print(step)
@@ -88,7 +87,7 @@ def _watch(wh: Warehouse, pause: float, work: Work, json: bool) -> None:
         for step in wh.watch(stop, interval_s=pause, progress=work):
             work.start(str(step))
             if json:
-                print_json(stage_document(step))
+                print_json(step.to_json())
             else:
                 print(step, flush=True)
     except KeyboardInterrupt:
@@ -110,42 +109,8 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 
 def _print_stages(stages: list[Stage], json: bool) -> None:
-    document = {"stages": [stage_document(s) for s in stages]}
+    document = {"stages": [s.to_json() for s in stages]}
     print_done(json, document, "\n".join(str(s) for s in stages) or "nothing to do")
-
-
-def stage_document(stage: Stage | Failed | Left) -> dict[str, Any]:
-    from parquetry.maintain.failures import Failed, Left
-    from parquetry.maintain.pick import Compact, Refresh
-
-    if isinstance(stage, Failed):
-        what = None if stage.stage is None else stage_document(stage.stage)
-        return {"stage": "failed", "of": what, "error": str(stage.error), "again_s": stage.again_s}
-    if isinstance(stage, Left):
-        return {"stage": "left", "of": stage_document(stage.stage), "holder": stage.holder}
-    if isinstance(stage, Refresh):
-        return {
-            "stage": "refresh",
-            "view": stage.table,
-            "deltas": len(stage.deltas),
-            "t_lo": min(d.t_lo for d in stage.deltas),
-            "t_hi": stage.until,
-            "rows": sum(d.rows for d in stage.deltas),
-            "why": stage.why,
-        }
-    if isinstance(stage, Compact):
-        return {
-            "stage": "compact",
-            "table": stage.table,
-            "deltas": len(stage.deltas),
-            "t_lo": stage.deltas[0].t_lo,
-            "t_hi": stage.deltas[-1].t_hi,
-            "rows": sum(d.rows for d in stage.deltas),
-            "bytes": sum(d.bytes for d in stage.deltas),
-            "why": stage.why,
-        }
-    tables = {name: qt for _, name, qt in stage.tables}
-    return {"stage": "advance", "qt_before": stage.before, "qt": stage.database, "tables": tables}
 
 
 @verbs.command("verify")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -32,6 +34,35 @@ def opened(ctx: typer.Context, trusted: bool = False) -> Warehouse:
     from parquetry.warehouse import connect
 
     return connect(ctx.obj, create=False, trusted=trusted)
+
+
+def with_options(
+    options: type[Any], read: Mapping[str, tuple[Any, Callable[[Any], Any]]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command an option for each field of ``options`` that has a help, and calls it with an object of them.
+
+    ``read`` has types and readers for the fields that are typed in differently from how they are kept.
+    """
+    hints = get_type_hints(options)
+    shown = [f for f in fields(options) if "help" in f.metadata]
+
+    def option(f: Field[Any]) -> Parameter:
+        kind = read[f.name][0] if f.name in read else hints[f.name]
+        said = typer.Option(f.default, help=f.metadata["help"])
+        return Parameter(f.name, Parameter.KEYWORD_ONLY, default=said, annotation=kind)
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**given: Any) -> None:
+            said = {f.name: given.pop(f.name) for f in shown}
+            said |= {name: reader(said[name]) for name, (_, reader) in read.items() if said[name] is not None}
+            command(**given, options=options(**said))
+
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "options"]
+        run.__signature__ = Signature([*own, *map(option, shown)])  # type: ignore[attr-defined]
+        run.__doc__ = command.__doc__
+        return run
+
+    return decorated
 
 
 def query_text(query: str) -> str:

@@ -105,7 +105,7 @@ def explain(
 @verbs.command("rules")
 def rules(json: Json = False) -> None:
     """List the rules that 'sql' and 'explain' can switch off with --off; answers stay the same."""
-    from parquetry.warehouse import Warehouse
+    from parquetry import Warehouse
 
     listed = [{"rule": name, "does": meaning} for name, meaning in Warehouse.rules().items()]
     print_found(json, listed, ("rule", "does"), [(r["rule"], r["does"]) for r in listed])

@@ -120,8 +120,6 @@ def _details(detail: dict[str, Any]) -> str:
 def queries(ctx: typer.Context, table: SomeTable = None, limit: Limit = 20, json: Json = False) -> None:
     """List logged queries, the newest first, with what each read."""
     with opened(ctx) as wh:
-        if table is not None:
-            wh.catalog.state().table(table)  # a wrong name is an error, not an empty list
         found = wh.queries(limit, table)
     print_found(
         json,

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from parquetry.query.result import Result
-    from parquetry.warehouse import Warehouse
+    from parquetry import Result, Warehouse
 
 _ONE_MONTH = (
     "SELECT sum(revenue) AS revenue, sum(orders) AS orders FROM daily_sales "
@@ -66,7 +65,7 @@ class Tour:
     # -- the steps --------------------------------------------------------------------------------
 
     def create_tables(self, first: Batch) -> None:
-        from parquetry.cli.like import schema_like
+        from parquetry import schema_like
 
         self.heading("Three tables")
         self.command("create-table orders --like orders.parquet --key o_orderkey")

@@ -129,7 +129,7 @@ def profile(
     with opened(ctx) as wh:
         if name is not None or wanted:
             wh.set_profile(name, **wanted)
-        stated = wh.catalog.state().profile
+        stated = wh.profile
         told = wh.freshness()
     found = None if stated is None else {**stated.to_json(), "lag_s": told["lag_s"], "late": told["late"]}
     if json:

@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.errors import SchemaError
 from parquetry.layouts.registry import LEARNERS, named
-from parquetry.maintain.relayout import RelayoutOptions
+from parquetry.model.layout_options import RelayoutOptions
 
 _SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "paw": ({}, {"delta": 0.01}, {"delta": 0.05}),

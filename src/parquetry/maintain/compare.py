@@ -14,7 +14,7 @@ from parquetry.layouts.pricing.drift import SCENARIOS, vary
 from parquetry.layouts.pricing.price import Asked, PricedLayout, simulate
 from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.maintain.candidates import Candidate, candidates_of
-from parquetry.maintain.relayout import RelayoutOptions, default_block_rows, learn_from_sample
+from parquetry.maintain.relayout import default_block_rows, learn_from_sample
 from parquetry.maintain.verdict import (
     KEEP,
     RELAYOUT,
@@ -27,6 +27,7 @@ from parquetry.maintain.verdict import (
     reason_for,
 )
 from parquetry.model.layout import LayoutSpec
+from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.predicate import columns_of
 from parquetry.model.state import TableState
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from parquetry.errors import ParquetryError, StorageError
 from parquetry.maintain.pick import Stage
@@ -28,6 +29,10 @@ class Failed:
         what = "" if self.stage is None else f"{self.stage}: "
         return f"failed, tried again after {self.again_s:g} s: {what}{told(self.error)}"
 
+    def to_json(self) -> dict[str, Any]:
+        what = None if self.stage is None else self.stage.to_json()
+        return {"stage": "failed", "of": what, "error": str(self.error), "again_s": self.again_s}
+
 
 @dataclass(frozen=True)
 class Left:
@@ -41,6 +46,9 @@ class Left:
         if not self.holder:
             return f"left undone, as other workers came in between: {self.stage}"
         return f"left to another worker, {self.holder}, which is still at it: {self.stage}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"stage": "left", "of": self.stage.to_json(), "holder": self.holder}
 
 
 class SetAside:

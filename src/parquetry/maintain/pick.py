@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from parquetry.model.delta import Delta
 from parquetry.model.freshness import candidate, next_step, queryable, ready, runs, sources_of, views_over
@@ -29,6 +30,18 @@ class Compact:
         span = f"[{self.deltas[0].t_lo}, {self.deltas[-1].t_hi}]"
         return f"compact {self.table}: {len(self.deltas)} deltas {span}, {rows:,} rows, {size:,} bytes ({self.why})"
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "stage": "compact",
+            "table": self.table,
+            "deltas": len(self.deltas),
+            "t_lo": self.deltas[0].t_lo,
+            "t_hi": self.deltas[-1].t_hi,
+            "rows": sum(d.rows for d in self.deltas),
+            "bytes": sum(d.bytes for d in self.deltas),
+            "why": self.why,
+        }
+
 
 @dataclass(frozen=True)
 class Advance:
@@ -42,6 +55,10 @@ class Advance:
         if self.database > self.before:
             return f"advance QT: {self.before} -> {self.database}"
         return f"advance QTs of single tables: {', '.join(f'{name} -> {qt}' for _, name, qt in self.tables)}"
+
+    def to_json(self) -> dict[str, Any]:
+        tables = {name: qt for _, name, qt in self.tables}
+        return {"stage": "advance", "qt_before": self.before, "qt": self.database, "tables": tables}
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,17 @@ class Refresh:
     def __str__(self) -> str:
         span = f"[{min(d.t_lo for d in self.deltas)}, {self.until}]"
         return f"refresh {self.table}: {span} of {self.sources}, {sum(d.rows for d in self.deltas):,} rows ({self.why})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "stage": "refresh",
+            "view": self.table,
+            "deltas": len(self.deltas),
+            "t_lo": min(d.t_lo for d in self.deltas),
+            "t_hi": self.until,
+            "rows": sum(d.rows for d in self.deltas),
+            "why": self.why,
+        }
 
 
 Stage = Compact | Refresh | Advance

@@ -6,10 +6,9 @@ brought into the new one by compaction.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from parquetry.layouts.routing.spark_blocks import count_vectors
 from parquetry.layouts.write import merge_deltas
 from parquetry.model.freshness import runs
 from parquetry.model.layout import LayoutSpec
+from parquetry.model.layout_options import RelayoutOptions, UserOptions
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
@@ -40,11 +40,9 @@ from parquetry.storage.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SAMPLE_ROWS = 1_000_000
 _USUAL_BLOCKS = 512  # a small table is cut into about so many blocks, a large one by the size of a row group
 _LEAST_BLOCK_ROWS = 2_000
 _MOST_EXTRA = 64  # each extra block is at least one file in every delta
-_CELLS = 8  # a block's rows are ordered into so many cells, each a row group if large enough
 
 Phase = Callable[[str], None]
 
@@ -63,36 +61,6 @@ class Relaid:
     applied: bool = True  # False: the advisor saw no reason to, and nothing was changed
     reason: str = ""  # the advisor's
     predicted: Mapping[str, Any] | None = None  # what the advisor expects of it, per query
-
-
-@dataclass(frozen=True)
-class RelayoutOptions:
-    """What a user may say; None is a sensible default."""
-
-    block_rows: int | None = None
-    columns: Sequence[str] | None = None
-    delta: float | None = None
-    sample_rows: int = SAMPLE_ROWS
-    cells: int = _CELLS
-    variant: str = ""
-    seed: int = 0
-    extra_space: float = 0.0
-    """Rows that may be stored a second time in extra blocks, as a share of the table's (PW-22)."""
-    within: str | None = None
-    """Ranges that are laid out one by one: ``day:month``, ``n:16`` (WP-18)."""
-    weights: Mapping[str, float] | None = None
-    """robust and two_phase: how much a column counts (RB-09)."""
-    join: str | None = None
-    """two_phase: the join column; else the first of the key (RB-24)."""
-    join_levels: int | None = None
-    features: int = 15
-    """warp: conditions that rows are told apart by (WP-06)."""
-    range: str | None = None
-    """FROM..TO: learn and rewrite only these ranges of a table that is laid out in ranges."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.extra_space < math.inf:
-            raise SchemaError(f"extra_space is a share of the table's rows of at least 0, not {self.extra_space}")
 
 
 def default_block_rows(table: TableState) -> int:
@@ -166,18 +134,9 @@ def _on_executors(spark: SparkSession, tasks: Sequence[Callable[[], LayoutSpec]]
 
 def learn_options(table: TableState, columns: Sequence[str], rate: float, options: RelayoutOptions) -> LearnOptions:
     """What a learner is told: what the user said, and the table's defaults for the rest."""
-    return LearnOptions(
-        block_rows=options.block_rows or default_block_rows(table),
-        sample_rate=rate,
-        columns=tuple(columns),
-        delta=options.delta,
-        variant=options.variant,
-        seed=options.seed,
-        weights=options.weights,
-        join=options.join or next((k for k in table.schema.key if k in columns), None),
-        join_levels=options.join_levels,
-        features=options.features,
-    )
+    said = {f.name: getattr(options, f.name) for f in fields(UserOptions)}
+    said["join"] = options.join or next((k for k in table.schema.key if k in columns), None)
+    return LearnOptions(options.block_rows or default_block_rows(table), rate, tuple(columns), **said)
 
 
 def relayout(

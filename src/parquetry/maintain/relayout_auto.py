@@ -10,8 +10,9 @@ from parquetry.catalog import Catalog
 from parquetry.layouts.pricing.price import Asked
 from parquetry.maintain.advise import advise, winning_options
 from parquetry.maintain.compare import SAMPLE_ROWS, AdviseOptions
-from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, relayout
+from parquetry.maintain.relayout import Phase, Relaid, relayout
 from parquetry.maintain.verdict import Advice
+from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.state import State
 from parquetry.storage.store import Store
 

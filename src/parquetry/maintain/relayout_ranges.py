@@ -20,10 +20,11 @@ from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import SchemaError
 from parquetry.layouts.nested import asked_of, learn_part, rows_by_range
 from parquetry.layouts.write import rewriting_tasks, write_rows
-from parquetry.maintain.relayout import Phase, Relaid, RelayoutOptions, layout_columns, learn_options, rewriting
+from parquetry.maintain.relayout import Phase, Relaid, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta
 from parquetry.model.layout import NestedLayout
+from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.storage.delta_writer import DeltaJob

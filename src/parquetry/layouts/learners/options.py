@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -10,17 +9,17 @@ from typing import Any
 
 from parquetry.errors import SchemaError
 from parquetry.model.layout import Feature
+from parquetry.model.layout_options import UserOptions
 from parquetry.model.values import value_from_json, value_to_json
 
-MOST_FEATURES = 512
 CountVectors = Callable[[Sequence[Feature]], Mapping[int, int]]
 """How many rows have each feature vector."""
 _OF_ONE_TABLE = {"sample_rate", "count_vectors"}  # what a learner is told of the rows at hand, not by the user
 
 
 @dataclass(frozen=True)
-class LearnOptions:
-    """Options of every learner; each uses those that concern it."""
+class LearnOptions(UserOptions):
+    """What a learner is told: what the user says, of which rows it learns, and knobs that only the papers have."""
 
     block_rows: int
     """No block gets fewer rows of the whole table than this, the paper's b_min (PW-01)."""
@@ -28,9 +27,6 @@ class LearnOptions:
     """Rows of the sample by rows of the table; block sizes in the sample scale with it (PW-20, 3.5-21)."""
     columns: tuple[str, ...] | None = None
     """Columns that blocks may be cut on; None: those that the workload filters."""
-    delta: float | Mapping[str, Any] | None = None
-    """How far future filters may lie from logged ones: a share of each column's range, an amount per column, or None
-    to estimate it from the workload (PW-06, PW-18)."""
     delta_estimate: str = "hausdorff"
     """How it is estimated: "hausdorff" (nearest earlier query) or "matching" (one to one) (3.5-12)."""
     delta_quantile: float = 0.75
@@ -39,22 +35,11 @@ class LearnOptions:
     """PAW tries groups on nodes of at most so many blocks (PW-15, 3.5-1)."""
     refine: bool = True
     """Cut what no query touches further by medians, so that unforeseen queries skip too (PW-19)."""
-    variant: str = ""
-    """A learner's variant: kdtree "skip" or "stop"; qdtree "history" or "extended"; paw "foresight" or "paper";
-    robust and two_phase "even" or "paper"; warp "greedy" or "paper". Empty: the first."""
-    weights: Mapping[str, float] | None = None
-    """robust and two_phase: how much a column counts; 1 where none is given (RB-09)."""
-    join: str | None = None
-    """two_phase: the column of the upper levels; None: the first one (RB-24)."""
-    join_levels: int | None = None
-    """two_phase: how many levels that is; None: half of them, rounded up (3.3-26)."""
-    features: int = 15
-    """warp: conditions that rows are told apart by (WP-06)."""
     count_vectors: CountVectors | None = None
     """warp: counts the feature vectors of the whole table; None: of the sample only (WP-08)."""
-    seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.block_rows < 1:
             raise SchemaError(f"block_rows must be at least 1, not {self.block_rows}")
         if not 0 < self.sample_rate <= 1:
@@ -65,15 +50,6 @@ class LearnOptions:
             raise SchemaError(f"delta_estimate is hausdorff or matching, not '{self.delta_estimate}'")
         if not 0 < self.delta_quantile <= 1:
             raise SchemaError(f"delta_quantile lies above 0 and up to 1, not {self.delta_quantile}")
-        for column, weight in (self.weights or {}).items():
-            if not 0 <= weight < math.inf:
-                raise SchemaError(f"the weight of column '{column}' is a number of at least 0, not {weight}")
-        if not 1 <= self.features <= MOST_FEATURES:
-            raise SchemaError(f"features is a number from 1 to {MOST_FEATURES}, not {self.features}")
-        if self.join_levels is not None and self.join_levels < 0:
-            raise SchemaError(f"join_levels cannot be negative: {self.join_levels}")
-        if isinstance(self.delta, int | float) and self.delta < 0:
-            raise SchemaError(f"delta cannot be negative: {self.delta}")
 
     @property
     def sample_block_rows(self) -> int:
