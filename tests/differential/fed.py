@@ -18,7 +18,7 @@ from tests.differential.reference import reference_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KEYED = {
+KEYED: dict[str, dict[str, Any]] = {
     "latest": {"schema": "id int, who string, v bigint, note string", "key": ["id", "who"], "model": "upsert"},
     "sequenced": {
         "schema": "id bigint, seq int, v bigint, w double",
@@ -66,7 +66,7 @@ def fed_folder(spark: SparkSession, raw_files: dict[str, list[Path]], tmp_path_f
             wh.create_table(name, pq.read_schema(raw_files[name][0]), key=key, settings=_LARGER)
         wh.create_table("zoo", ZOO, key=ZOO_KEY, settings=_SMALL)
         for name, definition in KEYED.items():
-            wh.create_table(name, **definition, settings=_SMALL)  # type: ignore[arg-type]
+            wh.create_table(name, **definition, settings=_SMALL)
         for name, paths in raw_files.items():
             for i, path in enumerate(paths):
                 if name == "grown" and "later" in pq.read_schema(path).names:

@@ -87,7 +87,7 @@ def _open(folder: str) -> Warehouse:
 def _tell(wh: Warehouse, **seen: Any) -> None:
     deltas = [d for t in wh.catalog.state().tables.values() for d in t.deltas]
     published = {f.path for d in deltas for f in (*d.files, d.index)}
-    store = wh.spark.sparkContext._jsc.sc().statusStore()  # type: ignore[union-attr]
+    store = wh.spark.sparkContext._jsc.sc().statusStore()
     executors = store.executorList(False)
     tasks = {executors.apply(i).id(): executors.apply(i).completedTasks() for i in range(executors.size())}
     seen |= {

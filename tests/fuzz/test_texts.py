@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import parquetry
@@ -92,7 +94,7 @@ def test_planning_of_golden_queries(budget: Budget) -> None:
     schemas = _golden_schemas()
     for i, rng in fuzz.cases():
         sql = mutated(rng, rng.choice(list(QUERIES.values())))
-        found = outcome_of(lambda sql=sql: bind(sql, schemas))
+        found = outcome_of(partial(bind, sql, schemas))
         fuzz.count("refused" if found.refused else "bound")
         if found.raw:
             fuzz.problem(i, found.raw, f"{sql}\n{found.details}")
@@ -124,8 +126,12 @@ def test_golden_answers(budget: Budget, small: Warehouse, small_reference: Spark
     fuzz.finish()
 
 
+def _arrow(wh: Warehouse, sql: str, executor: str) -> pa.Table:
+    return wh.sql(sql, executor=executor).arrow()
+
+
 def _same_without_rules(fuzz: Fuzz, i: int, sql: str, wh: Warehouse) -> None:
-    skipped, whole = (outcome_of(lambda off=off: _local(wh, sql, off)) for off in ((), RULES))
+    skipped, whole = (outcome_of(partial(_local, wh, sql, off)) for off in ((), RULES))
     for found in (skipped, whole):
         if found.raw:
             fuzz.problem(i, found.raw, f"{sql}\n{found.details}")
@@ -159,7 +165,7 @@ def _compare(fuzz: Fuzz, i: int, text: Text, wh: Warehouse, plain: SparkSession)
     if expected.rows is not None:
         fuzz.count("answered by plain Spark")
     for executor in ("local", "spark"):
-        found = outcome_of(lambda e=executor: wh.sql(sql, executor=e).arrow())
+        found = outcome_of(partial(_arrow, wh, sql, executor))
         if found.raw:
             fuzz.problem(i, found.raw, f"{sql}\n{found.details}")
         elif found.rows is None:

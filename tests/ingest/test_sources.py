@@ -145,7 +145,7 @@ SOURCES: dict[str, tuple[dict[str, tuple[str, list[Any]]], Callable[[pa.Table, P
     "spark": (ALL, lambda rows, folder, spark: spark.read.parquet(str(write_parquet(rows, folder)))),
     "pandas": (FLAT, lambda rows, folder, spark: rows.to_pandas(types_mapper=pandas.ArrowDtype)),
     "polars": (FLAT, lambda rows, folder, spark: polars.from_arrow(rows)),
-    "lazy polars": (FLAT, lambda rows, folder, spark: polars.from_arrow(rows).lazy()),
+    "lazy polars": (FLAT, lambda rows, folder, spark: polars.LazyFrame(polars.from_arrow(rows))),
     "arrow table": (ALL, lambda rows, folder, spark: rows),
     "arrow batch": (ALL, lambda rows, folder, spark: rows.combine_chunks().to_batches()[0]),
     "arrow reader": (ALL, lambda rows, folder, spark: rows.to_reader()),

@@ -110,7 +110,7 @@ def walk(spec: TreeLayout, row: Mapping[str, Any]) -> int:
     while not isinstance(node, Leaf):
         if isinstance(node, Cut):
             value = row[node.column]
-            key, bound = (None, None) if value is None else (order_key(value), order_key(node.value))
+            key, bound = value if value is None else order_key(value), order_key(node.value)
             left = key is None or (key < bound if node.op == "<" else key <= bound)
             node = spec.nodes[node.left if left else node.right]
         else:
@@ -130,7 +130,8 @@ def random_predicate(rng: random.Random, names: list[str], depth: int = 2) -> Pr
         return Range(name, i.lo, i.hi, i.lo_open, i.hi_open)
     if kind < 0.85:
         return OneOf(name, frozenset(v for v in rng.choices(POOLS[name][1], k=3)))
-    return rng.choice([IsNull(name), NotNull(name), Anything("no idea"), Nothing()])
+    others: list[Predicate] = [IsNull(name), NotNull(name), Anything("no idea"), Nothing()]
+    return rng.choice(others)
 
 
 def satisfies(predicate: Predicate, row: Mapping[str, Any]) -> bool:

@@ -50,7 +50,7 @@ def write(
     keys = pa.array([block_prefix(3 * (i % blocks)) + k for i, k in enumerate(plain)], pa.binary())
     order = pc.sort_indices(keys)
     table, keys = table.take(order).combine_chunks(), keys.take(order).to_pylist()
-    groups = []
+    groups: list[RowGroup] = []
     for at in range(0, len(rows), cut):
         part = table.slice(at, cut)
         mins: dict[str, Any] = {}

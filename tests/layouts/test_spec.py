@@ -127,12 +127,13 @@ def test_numpy_and_spark_route_every_row_to_the_same_block(spark: SparkSession) 
     rng = random.Random(7)
     table = random_table(rng, 400)
     frame = spark.createDataFrame(table)
-    specs = [random_tree(rng, rng.sample(list(POOLS), 4), depth=5) for _ in range(12)]
+    specs: list[LayoutSpec] = [random_tree(rng, rng.sample(list(POOLS), 4), depth=5) for _ in range(12)]
     boundaries = {"i": (0, 2, 7), "s": ("a", "z")}
-    specs_by_name = {f"b{n}": s for n, s in enumerate([*specs, chain(300)])}
     curve = CurveLayout("hilbert", ("i", "s"), "hilbert", 2, boundaries, (3, 9))
-    routed = frame.select(*[route_spark(s).alias(n) for n, s in {**specs_by_name, "c": curve}.items()]).toArrow()
-    for name, spec in {**specs_by_name, "c": curve}.items():
+    specs += [chain(300), curve]
+    named = {f"b{n}": s for n, s in enumerate(specs)}
+    routed = frame.select(*[route_spark(s).alias(n) for n, s in named.items()]).toArrow()
+    for name, spec in named.items():
         assert routed[name].to_pylist() == route_numpy(spec, table).tolist(), name
 
 

@@ -25,6 +25,7 @@ from parquetry.maintain.run import Maintainer
 from parquetry.model.freshness import queryable
 from parquetry.model.state import ReplaceDeltas, State, TableState
 from parquetry.storage.cache import METADATA
+from parquetry.storage.index_reader import open_index
 from parquetry.warehouse import Warehouse
 from tests.views import without_spark
 from tests.views.random_views import DDL, rows
@@ -134,12 +135,10 @@ def test_what_is_visible_already_holds_nothing_back(wh: Warehouse, how: str) -> 
 def test_the_controller_outlives_any_exception_of_one_table(
     wh: Warehouse, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    real = failures.open_index
-
     def fails(store: Any, file: Any) -> Any:
         if f"{wh.catalog.state().table('bad').table_id}/" in file.path:
             raise error
-        return real(store, file)
+        return open_index(store, file)
 
     monkeypatch.setattr(failures, "open_index", fails)
     steps = watched(wh, lambda steps: sum(isinstance(s, Failed) for s in steps) >= 3)

@@ -6,7 +6,7 @@ import datetime as dt
 import weakref
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -191,7 +191,8 @@ def test_a_query_reads_on_from_a_copy_that_has_left(wh: Warehouse) -> None:
     left = weakref.ref(next(iter(_hot(wh)._copies.values())).held)
     with _hot(wh)._lock:
         _hot(wh)._take_out(list(_hot(wh)._copies))
-    text = wh._engine._local._text(planned, hot, sources := [])
+    sources: list[Any] = []
+    text = wh._engine._local._text(planned, hot, sources)
     held = [h for s in sources for h in s.held]
     assert wh._engine._local._own().run(text, held).num_rows == len(wh.sql(QUERY, executor="spark").rows())
     assert left() is not None
@@ -275,7 +276,7 @@ def test_types_come_out_of_memory_as_out_of_files(wh: Warehouse) -> None:
     assert again.equals(first)
 
 
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "append": {},
     "upsert": {},
     "upsert by sequence": {"sequence": "s"},

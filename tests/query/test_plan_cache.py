@@ -15,6 +15,8 @@ import parquetry
 from parquetry.query import engine
 from parquetry.query.engine import Engine
 from parquetry.query.memory import plan_cache as planned
+from parquetry.query.planning.bind import bind
+from parquetry.query.planning.rule import apply_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +46,7 @@ def _add(wh: Warehouse, keys: list[int]) -> None:
 
 
 def test_the_same_text_is_planned_once_for_what_is_visible_and_each_set_of_rules(wh: Warehouse) -> None:
-    with mock.patch.object(engine, "apply_rules", wraps=engine.apply_rules) as pruned:
+    with mock.patch.object(engine, "apply_rules", wraps=apply_rules) as pruned:
         assert [wh.sql(QUERY, executor="local").rows() for _ in range(3)] == [[{"n": 2, "v": 5}]] * 3
         assert pruned.call_count == 1
         wh.sql(QUERY, executor="local", off=["prune_minmax"]).rows()
@@ -86,7 +88,7 @@ def test_a_plan_stays_while_what_it_reads_stays(wh: Warehouse) -> None:
     wh.create_table("u", "k int", key=["k"])
     wh.maintain()
     expected = [{"odd": 0, "n": 1}, {"odd": 1, "n": 2}]
-    with mock.patch.object(engine, "apply_rules", wraps=engine.apply_rules) as pruned:
+    with mock.patch.object(engine, "apply_rules", wraps=apply_rules) as pruned:
         assert wh.sql(asked, executor="local").rows() == expected
         before = pruned.call_count
         wh.ingest("u", pa.table({"k": pa.array([1], pa.int32())}))
@@ -107,19 +109,19 @@ def test_the_same_text_is_bound_once_until_a_schema_changes(wh: Warehouse) -> No
     query = "SELECT count(*) AS n FROM t"
     wh.create_view("w", "SELECT k % 2 AS odd, count(*) AS n FROM t GROUP BY k % 2")
     wh.maintain()
-    with mock.patch.object(planned, "bind", wraps=planned.bind) as bind:
+    with mock.patch.object(planned, "bind", wraps=bind) as bound:
         for n in (3, 4, 5):
             found = wh.sql(query, executor="local")
             assert found.rows() == [{"n": n}]
             assert found.plan.view == "w"
             _add(wh, [1 + n])
-        assert bind.call_count == 1
+        assert bound.call_count == 1
         wh.add_column("t", "w", "int")
         assert wh.sql(query, executor="local").rows() == [{"n": 6}]
-        assert bind.call_count == 2
+        assert bound.call_count == 2
         wh.drop_view("w")
         assert wh.sql(query, executor="local").plan.view is None
-        assert bind.call_count == 3
+        assert bound.call_count == 3
 
 
 def test_what_was_read_is_measured_once_for_a_plan(wh: Warehouse) -> None:

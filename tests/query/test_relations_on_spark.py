@@ -176,8 +176,7 @@ def test_a_relation_that_only_spark_sees_is_read_whole(
     """The second lock: should the binder miss a mention, Spark's own parser does not."""
     from parquetry.query.sql import references
 
-    missed = references.Counter
-    monkeypatch.setattr(references, "Counter", lambda names: missed(list(names)[1:]))
+    monkeypatch.setattr(references, "Counter", lambda names: Counter(list(names)[1:]))
     sql = "SELECT a.k FROM t AS a, t AS b WHERE a.k = 5 AND b.k = 6 -- missed"
     result = wh.sql(sql, executor="spark")
     assert result.rows() == [{"k": 5}]

@@ -151,4 +151,5 @@ def test_robust_needs_no_queries_and_reads_back_from_the_catalog(wh: parquetry.W
     assert table.layout == done.spec
     assert set(done.spec.columns) == set(table.schema.key if table.schema.keyed else table.schema.names)
     joined = wh.relayout("t", "two_phase", options=RelayoutOptions(block_rows=500))
+    assert joined.spec is not None
     assert joined.spec.options["join"] == "a"

@@ -89,6 +89,6 @@ def test_targets_of_section_5_4() -> None:
 
 def test_three_customers_and_a_range_of_dates_are_three_ranges() -> None:
     schema = TableSchema((Column("customer", "int"), Column("day", "int")), ("customer", "day"))
-    ranges = key_ranges(And((OneOf("customer", (1, 2, 3)), Range("day", 10, 20))), schema)
+    ranges = key_ranges(And((OneOf("customer", frozenset({1, 2, 3})), Range("day", 10, 20))), schema)
     assert ranges is not None
     assert len(ranges) == 3

@@ -43,7 +43,7 @@ def test_no_room_is_told_once_and_leaves_nothing(
     from parquetry.storage import store as module
 
     real = module.Sink.__init__
-    monkeypatch.setattr(module.Sink, "__init__", lambda self, s, p: real(self, Stream(s, room), p))  # type: ignore[arg-type]
+    monkeypatch.setattr(module.Sink, "__init__", lambda self, s, p: real(self, Stream(s, room), p))
     rng = random.Random(1)
     rows = pa.table({"k": pa.array(range(20_000), pa.int32()), "s": [str(rng.random()) for _ in range(20_000)]})
     store = Store(str(tmp_path))

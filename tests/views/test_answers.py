@@ -62,7 +62,7 @@ def same(wh: Warehouse, sql: str, executor: str) -> str | None:
     for d in with_views.plan.decisions:
         if d.rule == "views":
             assert d.why, f"{d.decided} without a reason"
-    return with_views.stats["view"]  # type: ignore[no-any-return]
+    return with_views.stats["view"]
 
 
 @pytest.mark.slow

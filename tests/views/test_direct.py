@@ -128,4 +128,4 @@ def test_a_large_delta_is_written_in_as_few_files_as_its_groups_need(
         found = wh.sql("SELECT g, n, k FROM v ORDER BY g", executor="local").rows()
         parts = [range(g, 4_000, groups) for g in range(groups)]
         assert found == [{"g": g, "n": len(part), "k": sum(part)} for g, part in enumerate(parts)]
-    assert not spark.sparkContext._jsc.getPersistentRDDs(), "nothing stays in memory"  # type: ignore[union-attr]
+    assert not spark.sparkContext._jsc.getPersistentRDDs(), "nothing stays in memory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ def delta(table_id: int, lo: int, hi: int) -> Delta:
     return Delta(name, table_id, lo, hi, 0, 10, 100, 1, 0, StoredFile("i", 1, ""), ())
 
 
-def table(table_id: int, *spans: tuple[int, int], qt: int = 0, **settings: int) -> TableState:
+def table(table_id: int, *spans: tuple[int, int], qt: int = 0, **settings: Any) -> TableState:
     deltas = tuple(delta(table_id, lo, hi) for lo, hi in spans)
     return TableState(table_id, f"t{table_id}", _SCHEMA, 1, deltas, qt, Settings(**settings))
 
