@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks._workloads import Setting, as_box, as_logged, generate
-from parquetry.layouts.learners.extra import ExtraBlock, pick_extra_block
+from parquetry.layouts.learners.extra import ExtraBlock
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.pruning.descriptors import BoxTable, describe
 from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import learn
 from parquetry.layouts.routing.extra_blocks import rows_of
 from parquetry.layouts.routing.route import route_numpy
+from parquetry.model.box import Box
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.logged_query import LoggedQuery
 
@@ -97,6 +98,12 @@ class Layout:
 
 class WrongAnswer(AssertionError):
     pass
+
+
+def pick_extra_block(extra: Sequence[ExtraBlock], query: Sequence[Box], normal_rows: float) -> int | None:
+    """The smallest extra block that holds the whole query and is cheaper than the normal route, or None (PW-23)."""
+    holding = [i for i, e in enumerate(extra) if e.rows < normal_rows and all(e.box.covers(b) for b in query)]
+    return min(holding, key=lambda i: extra[i].rows, default=None)
 
 
 def cost(

@@ -25,8 +25,9 @@ import pyarrow.parquet as pq
 from benchmarks._denormalised import COLUMNS, denormalised, templates
 from benchmarks._harness import Goals
 from benchmarks._report import save, table, verdicts
+from benchmarks.papers._allocations import allocations
 from benchmarks.papers._measure import WrongAnswer
-from parquetry.layouts.learners.allocation import FANOUT, allocations
+from parquetry.layouts.learners.allocation import FANOUT
 from parquetry.layouts.learners.grow import CutAt, Part, grow, median_cut
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.learners.sample import encode

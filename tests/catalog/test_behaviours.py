@@ -425,13 +425,13 @@ def test_pins_move_expire_and_end(catalog: Catalog) -> None:
     assert catalog.oldest_pinned() == 1
     pin = catalog.move_pin(pin, 3)
     assert catalog.oldest_pinned() == 3
-    assert catalog.renew_pin(brief).version == 0  # vacuum has not passed it, so it can still be held
+    assert catalog.move_pin(brief, 0).version == 0  # vacuum has not passed it, so it can still be held
     catalog.unpin(brief)
     catalog.unpin(pin)
     assert catalog.oldest_pinned() is None
     catalog.raise_horizon(2)
     with pytest.raises(CatalogError, match="vacuumed"):
-        catalog.renew_pin(brief)
+        catalog.move_pin(brief, 0)
 
 
 # -- records --------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.layouts.learners.extra import choose_extra_blocks, pick_extra_block
+from benchmarks.papers._measure import pick_extra_block
+from parquetry.layouts.learners.extra import choose_extra_blocks
 from parquetry.layouts.learners.kdtree import learn_kdtree
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.pruning.descriptors import BoxTable, describe

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.papers._allocations import allocations
 from parquetry.errors import SchemaError
-from parquetry.layouts.learners.allocation import allocations
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.replicas import learn_replicas, replicas_from_json, replicas_to_json
 from tests.layouts.test_robust import columns

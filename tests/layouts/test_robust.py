@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers._allocations import allocations
 from parquetry.errors import SchemaError, UnknownColumn
-from parquetry.layouts.learners.allocation import FANOUT, Allocation, allocations
+from parquetry.layouts.learners.allocation import FANOUT, Allocation
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import learn

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.papers._allocations import allocations
 from parquetry.errors import SchemaError, UnknownColumn
-from parquetry.layouts.learners.allocation import allocations
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.registry import learn
 from parquetry.layouts.routing.route import route_numpy

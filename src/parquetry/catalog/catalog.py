@@ -199,9 +199,6 @@ class Catalog:
         """The pin on another version, for its full time again."""
         return pins.put_pin(self._db, replace(pin, version=version))
 
-    def renew_pin(self, pin: Pin) -> Pin:
-        return pins.put_pin(self._db, pin)
-
     def unpin(self, pin: Pin) -> None:
         pins.unpin(self._db, pin)
 

@@ -1,7 +1,7 @@
 """Complementary trees: r copies of a table, each cut on columns of its own, so that every column is cut finely in one.
 
 The table is copied first and then cut, not the other way round (RB-06): a query goes to the copy that answers it with
-the fewest rows, and a lost block is rebuilt from the others.
+the fewest rows, and a lost block is rebuilt from the others. For programs: the warehouse stores one copy only.
 """
 
 from __future__ import annotations

@@ -24,9 +24,6 @@ from parquetry.storage.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GOOD_ERROR = 0.15
-"""A median difference of at most this share between predicted and real bytes counts as a good prediction."""
-
 
 @dataclass(frozen=True)
 class WhatIf:

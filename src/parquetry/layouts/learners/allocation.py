@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-
-from parquetry.model.layout import Cut, Leaf, TreeLayout, children
+from collections.abc import Mapping, Sequence
 
 FANOUT = 2
 _ALIKE = 0.05  # remains that differ by less than this share of what the node costs count as equal: sizes are uneven
@@ -43,23 +41,3 @@ class Allocation:
 
     def take(self, column: int, amount: float) -> None:
         self.left[column] -= amount
-
-
-def allocations(spec: TreeLayout, share: Callable[[int], float] | None = None) -> dict[str, float]:
-    """What each column of a tree of cuts got: data fraction times fanout, summed over its nodes (RB-07).
-
-    ``share`` gives each block's share of the rows; without it every cut is taken to halve its rows.
-    """
-    fraction = [1.0] * len(spec.nodes)
-    if share is not None:
-        for i in range(len(spec.nodes) - 1, -1, -1):
-            node = spec.nodes[i]
-            fraction[i] = share(node.block) if isinstance(node, Leaf) else sum(fraction[c] for c in children(node))
-    found = dict.fromkeys(spec.columns, 0.0)
-    for i, node in enumerate(spec.nodes):
-        if share is None:
-            for c in children(node):
-                fraction[c] = fraction[i] / FANOUT
-        if isinstance(node, Cut):
-            found[node.column] += FANOUT * fraction[i]
-    return found

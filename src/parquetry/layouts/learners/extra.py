@@ -87,9 +87,3 @@ def _count(sample: Sample, lo: Numbers, hi: Numbers) -> int:
 def _hull(sample: Sample, lo: Numbers, hi: Numbers) -> Box:
     sides = zip(sample.columns, sample.lines, lo.tolist(), hi.tolist(), strict=True)
     return Box({c: line.interval(low, high) for c, line, low, high in sides if (low, high) != (0, line.top)})
-
-
-def pick_extra_block(extra: Sequence[ExtraBlock], query: Sequence[Box], normal_rows: float) -> int | None:
-    """The smallest extra block that holds the whole query and is cheaper than the normal route, or None (PW-23)."""
-    holding = [i for i, e in enumerate(extra) if e.rows < normal_rows and all(e.box.covers(b) for b in query)]
-    return min(holding, key=lambda i: extra[i].rows, default=None)
