@@ -14,8 +14,8 @@ from parquetry.layouts.pricing.price import Asked, PricedLayout
 from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.maintain.candidates import Candidate, candidates_of
-from parquetry.maintain.compare import AdviseOptions, Phase, compare, cuttable, filtered_columns
-from parquetry.maintain.relayout import default_block_rows, draw_sample, ranges_of
+from parquetry.maintain.compare import AdviseOptions, compare, cuttable, filtered_columns
+from parquetry.maintain.relayout import Phase, default_block_rows, draw_sample, ranges_of
 from parquetry.maintain.verdict import KEEP, Advice
 from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.predicate import Nothing

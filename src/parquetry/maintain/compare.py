@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from parquetry.layouts.pricing.drift import SCENARIOS, vary
 from parquetry.layouts.pricing.price import Asked, PricedLayout, simulate
 from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.maintain.candidates import Candidate, candidates_of
-from parquetry.maintain.relayout import default_block_rows, learn_from_sample
+from parquetry.maintain.relayout import Phase, default_block_rows, learn_from_sample
 from parquetry.maintain.verdict import (
     KEEP,
     RELAYOUT,
@@ -38,8 +38,6 @@ _MOST_LEARNED = 1_000  # learning time grows with queries, what is learned does 
 _MOST_PRICED = 200
 _MOST_VARIED = 60  # per scenario
 _LEAST_GAIN = 0.05  # an estimate from a sample cannot tell a smaller one from none
-
-Phase = Callable[[str], None]
 
 
 @dataclass(frozen=True)

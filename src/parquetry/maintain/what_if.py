@@ -14,8 +14,8 @@ from parquetry.layouts.pricing.column_bytes import stored_column_bytes
 from parquetry.layouts.pricing.price import Asked, Price, simulate
 from parquetry.maintain.advise import sample_for, stored_layout
 from parquetry.maintain.candidates import Candidate
-from parquetry.maintain.compare import SAMPLE_ROWS, Phase, cuttable, filtered_columns
-from parquetry.maintain.relayout import learn_from_sample
+from parquetry.maintain.compare import SAMPLE_ROWS, cuttable, filtered_columns
+from parquetry.maintain.relayout import Phase, learn_from_sample
 from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.state import State, TableState
 from parquetry.query.demands import Ran, ran_since

@@ -63,7 +63,11 @@ def _within(have: Predicate, wanted: Predicate) -> bool:
         case OneOf(column, values) if isinstance(wanted, Range | OneOf):
             return column == wanted.column and all(_holds(v, wanted) for v in values)
         case Range() if isinstance(wanted, Range):
-            return have.column == wanted.column and _above(have, wanted) and _below(have, wanted)
+            return (
+                have.column == wanted.column
+                and _inside(have.lo, have.lo_open, wanted.lo, wanted.lo_open, below=False)
+                and _inside(have.hi, have.hi_open, wanted.hi, wanted.hi_open, below=True)
+            )
     return False
 
 
@@ -73,19 +77,9 @@ def _holds(value: Any, wanted: Range | OneOf) -> bool:
     return _within(Range(wanted.column, value, value), wanted)
 
 
-def _above(have: Range, wanted: Range) -> bool:
-    if wanted.lo is None:
-        return True
-    if have.lo is None:
-        return False
-    a, b = order_key(have.lo), order_key(wanted.lo)
-    return a > b or (a == b and (have.lo_open or not wanted.lo_open))
-
-
-def _below(have: Range, wanted: Range) -> bool:
-    if wanted.hi is None:
-        return True
-    if have.hi is None:
-        return False
-    a, b = order_key(have.hi), order_key(wanted.hi)
-    return a < b or (a == b and (have.hi_open or not wanted.hi_open))
+def _inside(have: Any, have_open: bool, wanted: Any, wanted_open: bool, *, below: bool) -> bool:
+    """Whether one end of a range lies within the same end of another."""
+    if have is None or wanted is None:
+        return wanted is None
+    a, b = order_key(have), order_key(wanted)
+    return (a < b if below else a > b) or (a == b and (have_open or not wanted_open))
