@@ -13,8 +13,7 @@ import parquetry
 from parquetry.query.rules import RULE_NAMES
 from parquetry.query.rules.prune_join import PRUNE_JOIN
 from parquetry.warehouse import Warehouse
-from tests.fuzz.rows import publish
-from tests.views.without_spark import ingest
+from tests.views.without_spark import ingest, publish
 
 DAYS, PER_DAY = 400, 50
 _SMALL_GROUPS = {"row_group_rows": 100}
@@ -34,11 +33,12 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         for half in range(2):
             days = np.repeat(np.arange(half * DAYS // 2, (half + 1) * DAYS // 2), PER_DAY)
             n = np.tile(np.arange(PER_DAY), DAYS // 2)
-            store = np.where(rng.random(len(days)) < 0.05, None, days // 40 * 2 + rng.integers(0, 2, len(days)))
+            missing = rng.random(len(days)) < 0.05
+            store = (days // 40 * 2 + rng.integers(0, 2, len(days))).astype(np.int32)
             rows = {
                 "day": days,
                 "n": n,
-                "store": pa.array(store.tolist(), pa.int32()),
+                "store": pa.array(store, mask=missing),
                 "v": rng.integers(0, 99, len(days)),
             }
             ingest(wh, "facts", pa.table(rows), f"f{half}")
