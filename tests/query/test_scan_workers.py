@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,9 +66,10 @@ def wh(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for rows in (3000, 900):
             wh.ingest("mixed", batch(rng, rows, 300))
         wh.maintain()
+        arriving: dict[str, Callable[[], object]] = {}
+        arriving["relayout.before_commit"] = lambda: wh.ingest("mixed", batch(rng, 700, 300))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(failpoints, "reach", lambda name: arriving.pop(name, lambda: None)())
-            arriving = {"relayout.before_commit": lambda: wh.ingest("mixed", batch(rng, 700, 300))}
             wh.relayout("mixed", "kdtree", options=parquetry_options("k2", "k1"), workload=None)
         wh.ingest("mixed", batch(rng, 400, 300))
         wh.maintain()
@@ -76,7 +77,7 @@ def wh(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def parquetry_options(*columns: str) -> Any:
-    from parquetry.maintain.relayout import RelayoutOptions
+    from parquetry import RelayoutOptions
 
     return RelayoutOptions(block_rows=100, columns=columns)
 

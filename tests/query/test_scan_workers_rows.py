@@ -72,7 +72,7 @@ def stored(
 ) -> StoredTable:
     """The table as a worker knows it."""
     later = TableSchema((*SCHEMA.columns, Column("new", "string")), SCHEMA.key)
-    state = TableState(1, "t", later, 2, (), 0, SETTINGS, 7, LAYOUT.to_json(), {1: SCHEMA, 2: later})
+    state = TableState(1, "t", later, 2, (), 0, SETTINGS, 7, LAYOUT, {1: SCHEMA, 2: later})
     scan = TableScan(state, (), tuple(named), tuple(named), merge)
     return StoredTable(store, scan, {path: index.file(path) for path in index.paths}, order)
 
@@ -184,4 +184,5 @@ def test_a_column_that_came_later_is_null_in_older_deltas(tmp_path: Path) -> Non
     known = stored(store, index, ["a", "new"], merge=False)
     rows = [r for t in assign(found.splits, index, keep, [delta]) for r in read(t, known)]
     assert sorted(rows) == [(i, None) for i in range(50)]
-    assert ORDER not in duckdb.sql(rows_of(assign(found.splits, index, keep, [delta])[0], known).sql).columns
+    first = duckdb.execute(rows_of(assign(found.splits, index, keep, [delta])[0], known).sql)
+    assert ORDER not in [name for name, *_ in first.description or ()]

@@ -52,6 +52,7 @@ def test_what_was_read_is_what_the_plan_keeps(wh: parquetry.Warehouse, sql: str)
     assert picked.stats["rows_scanned"] == kept.rows < ROWS // 4
     assert picked.stats["blocks_read"] == kept.groups_read
     chunks = 0
+    assert kept.kept is not None
     for path, groups in kept.kept.row_groups().items():
         footer = pq.read_metadata(wh.store.url(path))
         assert footer.row_group(0).num_columns == 3
@@ -73,6 +74,7 @@ def test_where_streaming_costs_too_much_duckdb_is_told_the_rows(
             told = wh.sql(sql, executor="local")
             assert told.rows() == expected
         (kept,) = told.plan.tables.values()
+        assert kept.kept is not None
         assert sum(b - a for ranges in kept.kept.row_ranges().values() for a, b in ranges) == kept.rows
         assert told.stats["blocks_read"] == kept.groups_read <= by_statistics.stats["blocks_read"]
         assert told.stats["rows_scanned"] == kept.rows
@@ -81,6 +83,7 @@ def test_where_streaming_costs_too_much_duckdb_is_told_the_rows(
 def test_a_lost_file_is_named(wh: parquetry.Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_files, "_MOST_ROWS", 0)  # a copy in memory would answer without it
     (kept,) = wh.sql(HOT, executor="local").plan.tables.values()
+    assert kept.kept is not None
     path = Path(wh.store.url(next(iter(kept.kept.row_groups()))))
     path.rename(tmp_path / "away")
     try:

@@ -99,6 +99,7 @@ def test_explain_tells_what_is_read_of_the_files(wh: parquetry.Warehouse) -> Non
     assert "1.00 x the plan's" in told(executor="local")
     assert "picked" in told(executor="local")
     (kept,) = wh.sql(sql, executor="local").plan.tables.values()
+    assert kept.kept is not None
     beyond = kept.kept.rows_in_files / kept.rows
     assert beyond > 2
     assert f"{beyond:.2f} x the plan's" in told(executor="spark")
