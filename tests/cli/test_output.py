@@ -10,12 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.cli.demo_queries import same_answer
 from parquetry.cli.output import cell, jsonable
 from parquetry.cli.query import rows_of
+from parquetry.errors import QueryError
 from tests.cli.calling import Shell
 
 VALUES = st.recursive(
@@ -44,6 +46,12 @@ def test_the_forms_of_values_in_json() -> None:
 
 def test_user_data_is_printed_as_it_is() -> None:
     assert cell("[bold]x[/bold]") == "[bold]x[/bold]"
+
+
+def test_a_date_beyond_pythons_is_refused_in_one_line() -> None:
+    far = pa.table({"d": pa.array([5_000_000], pa.date32())})
+    with pytest.raises(QueryError, match="cast it to a string"):
+        rows_of(far)
 
 
 def test_two_columns_of_one_name_both_reach_the_rows() -> None:

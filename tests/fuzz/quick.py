@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 _QUICK = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",  # a text means what it says
     # Every text is new and its rows are few: to generate and compile code for it takes longer than to run it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -55,7 +55,12 @@ def sql(
 
 def rows_of(table: pa.Table) -> list[list[Any]]:
     """The rows as lists: two columns of a query may have one name."""
-    columns = [c.to_pylist() for c in table.columns]
+    from parquetry.errors import QueryError
+
+    try:
+        columns = [c.to_pylist() for c in table.columns]
+    except (OverflowError, ValueError) as e:  # Arrow's dates reach further than Python's
+        raise QueryError(f"a value of the answer cannot be shown ({e}); cast it to a string") from e
     return [list(row) for row in zip(*columns, strict=True)]
 
 

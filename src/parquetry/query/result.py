@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from parquetry.query.planning.plan import Plan
+
+
+T = TypeVar("T")
 
 
 class Result:
@@ -40,7 +43,7 @@ class Result:
         return self.arrow().to_pandas()
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.arrow().to_pylist()  # type: ignore[no-any-return]
+        return in_python(self.arrow().to_pylist)
 
     def spark(self) -> DataFrame:
         """The query as a lazy Spark frame over the same snapshot, whichever executor was chosen."""
@@ -60,11 +63,19 @@ class Result:
 
         table = self.arrow()
         printed = Table(*table.column_names)
-        for row in table.slice(0, limit).to_pylist():
+        for row in in_python(table.slice(0, limit).to_pylist):
             printed.add_row(*["null" if v is None else str(v) for v in row.values()])
         Console().print(printed)
         if table.num_rows > limit:
             Console().print(f"… {table.num_rows - limit:,} more rows")
+
+
+def in_python(convert: Callable[[], T]) -> T:
+    """What ``convert`` makes of Arrow data, whose dates reach further than Python's."""
+    try:
+        return convert()
+    except (OverflowError, ValueError) as e:
+        raise QueryError(f"Python cannot hold a value of the answer ({e}); take it by arrow(), or cast it") from e
 
 
 class Told(Result):
