@@ -13,8 +13,8 @@ import time
 
 import parquetry
 from benchmarks.papers._napa_data import hits
-from parquetry.maintain.failures import Failed
 from parquetry.maintain.pick import Refresh
+from parquetry.maintain.retry import Failed
 from parquetry.priority import in_background
 
 

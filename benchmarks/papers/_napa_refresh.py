@@ -13,7 +13,7 @@ import parquetry
 from benchmarks._harness import median
 from benchmarks.papers._napa_data import DDL, KEY, hits
 from benchmarks.papers._napa_warehouse import Rows, note
-from parquetry.model.freshness import next_step
+from parquetry.model.queryable import next_step
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import stored_rows
 from parquetry.views.classes import class_of, plan_class

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.papers._sized_tree import SizedTree, SizedTrees, grow
+from parquetry.splits.cut import Splits
 from parquetry.splits.entries import Keys
-from parquetry.splits.progressive import Splits
 from parquetry.splits.ranges import KeyRanges
 
 SHARES = (0.70, 0.15, 0.05, 0.04, 0.02, 0.01, 0.01, 0.005, 0.005, 0.004, 0.003, 0.002, 0.001)

@@ -12,8 +12,8 @@ from benchmarks._harness import Goals
 from benchmarks.papers._sized_tree import SizedTrees, grow
 from benchmarks.papers._splits_data import as_keys
 from parquetry.splits.candidates import Candidates, accumulate, cut_pairs
+from parquetry.splits.cut import cut_into_splits
 from parquetry.splits.entries import Entries, concat, make_entries
-from parquetry.splits.progressive import cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from benchmarks.papers._warp_data import TEMPLATES, logged, queries, schema_of
 from parquetry.layouts.coding.codec import Numbers
 from parquetry.layouts.coding.positions import Positions
+from parquetry.layouts.learners.choose_features import choose_features
 from parquetry.layouts.learners.options import LearnOptions
-from parquetry.layouts.learners.warp import choose_features, cluster_counted, cut_clusters, learn_warp
+from parquetry.layouts.learners.warp import cluster_counted, cut_clusters, learn_warp
 from parquetry.layouts.nested import Within, asked_of, boundaries_of, rows_by_range
 from parquetry.layouts.pruning.features import Evaluator, FeatureTable, bounds_of, columns_used, number_of, pack, truth
 from parquetry.layouts.routing.route import route_numpy

@@ -20,8 +20,9 @@ import pyarrow as pa
 from benchmarks._harness import interleaved, median
 from benchmarks.papers._warp_data import REGIONS, SEGMENTS, TABLE, TEMPLATES, logged, queries, schema_of
 from benchmarks.papers._warp_measure import FILTERED, MONTHS
+from parquetry.layouts.learners.choose_features import choose_features
 from parquetry.layouts.learners.options import LearnOptions
-from parquetry.layouts.learners.warp import choose_features, cluster_counted, cut_clusters
+from parquetry.layouts.learners.warp import cluster_counted, cut_clusters
 from parquetry.layouts.nested import boundaries_of, rows_by_range
 from parquetry.layouts.pruning.features import Evaluator, items_of, number_of, pack
 from parquetry.layouts.pruning.subsume import implies

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from parquetry.ingest.ingest import Ingested as Ingested
     from parquetry.ingest.like import schema_like as schema_like
     from parquetry.maintain.compare import AdviseOptions as AdviseOptions
-    from parquetry.maintain.failures import Failed as Failed
-    from parquetry.maintain.failures import Left as Left
     from parquetry.maintain.pick import Stage as Stage
     from parquetry.maintain.relayout import Relaid as Relaid
+    from parquetry.maintain.retry import Failed as Failed
+    from parquetry.maintain.retry import Left as Left
     from parquetry.maintain.vacuum import Vacuumed as Vacuumed
     from parquetry.maintain.verdict import Advice as Advice
     from parquetry.maintain.verdict import Measured as Measured
@@ -39,7 +39,7 @@ _HOMES = {
     "ingest.ingest": ("Ingested",),
     "ingest.like": ("schema_like",),
     "maintain.compare": ("AdviseOptions",),
-    "maintain.failures": ("Failed", "Left"),
+    "maintain.retry": ("Failed", "Left"),
     "maintain.pick": ("Stage",),
     "maintain.relayout": ("Relaid",),
     "maintain.vacuum": ("Vacuumed",),

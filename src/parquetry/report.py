@@ -8,10 +8,10 @@ from typing import Any
 
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError
-from parquetry.maintain.failures import cannot_show
 from parquetry.maintain.pick import Advance, Compact, Refresh, pick
+from parquetry.maintain.retry import cannot_show
 from parquetry.model.delta import Delta
-from parquetry.model.freshness import candidate, pending, queryable, ready, sources_of
+from parquetry.model.queryable import candidate, pending, queryable, ready, sources_of
 from parquetry.model.state import State, TableState
 from parquetry.storage.index_reader import open_index
 from parquetry.storage.leased import taken_by

@@ -23,13 +23,13 @@ from parquetry.ingest.sources import check_source
 from parquetry.ingest.stream import start_stream
 from parquetry.maintain.advise import advise
 from parquetry.maintain.compare import PAYS_BACK_WITHIN, SAMPLE_ROWS, AdviseOptions
-from parquetry.maintain.failures import Failed, Left
+from parquetry.maintain.perform_statement import create_view, perform
 from parquetry.maintain.pick import Stage, pick
 from parquetry.maintain.relayout import Phase, Relaid, relayout
 from parquetry.maintain.relayout_auto import relayout_auto
 from parquetry.maintain.relayout_ranges import relayout_ranges
+from parquetry.maintain.retry import Failed, Left
 from parquetry.maintain.run import Maintainer
-from parquetry.maintain.statements import create_view, perform
 from parquetry.maintain.tune import set_profile, tune
 from parquetry.maintain.vacuum import Vacuumed, vacuum
 from parquetry.maintain.verdict import Advice
@@ -49,7 +49,7 @@ from parquetry.query.result import Result, Told
 from parquetry.query.rules import RULES
 from parquetry.storage.store import Store
 from parquetry.views.lattice import Suggested
-from parquetry.views.statements import parse_statement
+from parquetry.views.parse_statement import parse_statement
 from parquetry.views.suggest import suggested_views
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from parquetry.catalog import Catalog
-from parquetry.catalog.apply import Applying
+from parquetry.catalog.apply_edits import Applying
 from parquetry.catalog.loading import refresh_state
 from parquetry.model.schema import Column
 from parquetry.model.settings import Settings

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.cli.demo_queries import same_answer
-from parquetry.cli.output import cell, jsonable
-from parquetry.cli.query import rows_of
+from parquetry.cli.terminal.output import cell, jsonable
+from parquetry.cli.verbs.demo_queries import same_answer
+from parquetry.cli.verbs.query import rows_of
 from parquetry.errors import QueryError
 from tests.cli.calling import Shell
 

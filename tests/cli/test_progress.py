@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.cli.progress import _Lines
+from parquetry.cli.terminal.progress import _Lines
 
 
 def test_short_work_says_nothing_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,9 +20,9 @@ from parquetry.catalog import tables as sql
 from parquetry.catalog.processes import this_process
 from parquetry.maintain import run
 from parquetry.maintain.compact import compact as real_compact
-from parquetry.maintain.failures import Left
 from parquetry.maintain.pick import Compact, pick
 from parquetry.maintain.relayout import rewriting
+from parquetry.maintain.retry import Left
 from parquetry.model.state import TableState
 from parquetry.storage.leased import REWRITE, TURN
 from parquetry.warehouse import Warehouse

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.query.rules import splits
+from parquetry.query.rules import cut_splits as splits
 from parquetry.warehouse import Warehouse
 from tests.views.without_spark import ingest, publish
 

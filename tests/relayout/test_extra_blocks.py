@@ -26,7 +26,7 @@ from parquetry.model.layout import EXTRA_BASE, layout_from_json
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
 from parquetry.query.rules import RULE_NAMES as RULES
-from parquetry.query.rules.extra import NAME
+from parquetry.query.rules.extra_blocks import NAME
 from tests.layouts.random_layouts import POOLS, random_interval, random_table, random_tree
 from tests.relayout.test_relayout import batch
 from tests.templates import Templates

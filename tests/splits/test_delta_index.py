@@ -12,11 +12,11 @@ from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.model.schema import Column, TableSchema
 from parquetry.splits.assignment import assign
-from parquetry.splits.boundary import shorten_columns
+from parquetry.splits.cut import Precision, cut_into_splits
 from parquetry.splits.delta_index import DeltaIndex
-from parquetry.splits.progressive import Precision, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
+from parquetry.splits.shorten_key import shorten_columns
 from parquetry.storage.cache import METADATA
 from parquetry.storage.index import RowGroup, build_index
 from parquetry.storage.scan.scan import ReadTask, RowRange

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from benchmarks.papers._sized_tree import SizedTree, SizedTrees, grow
 from parquetry.errors import QueryError
 from parquetry.splits.baselines import fixed_boundaries, fixed_level, fixed_size, read_to_level, sequential
-from parquetry.splits.boundary import shorten_bytes
 from parquetry.splits.candidates import accumulate
+from parquetry.splits.cut import Precision, Splits, cut_into_splits
 from parquetry.splits.entries import Entries
-from parquetry.splits.progressive import Precision, Splits, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish, choose_points, targets
+from parquetry.splits.shorten_key import shorten_bytes
 
 keys = st.binary(min_size=1, max_size=3)
 deltas = st.lists(st.lists(keys, min_size=1, max_size=60), min_size=1, max_size=5)

@@ -9,8 +9,8 @@ from parquetry.model.key_ranges import key_ranges
 from parquetry.model.predicate import And, OneOf, Range
 from parquetry.model.schema import Column, TableSchema
 from parquetry.splits.candidates import accumulate, cut_pairs
+from parquetry.splits.cut import Precision, cut_into_splits
 from parquetry.splits.entries import Entries, concat, keys_of, make_entries
-from parquetry.splits.progressive import Precision, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish, choose_points, judge, targets
 

@@ -18,15 +18,16 @@ import pytest
 import parquetry
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError, SparkLost, StorageError
-from parquetry.maintain import failures, run
-from parquetry.maintain.failures import Failed
+from parquetry.maintain import retry as failures
+from parquetry.maintain import run
 from parquetry.maintain.pick import Refresh
+from parquetry.maintain.retry import Failed
 from parquetry.maintain.run import Maintainer
-from parquetry.model.freshness import next_step
 from parquetry.model.profile import PROFILES
+from parquetry.model.queryable import next_step
 from parquetry.model.settings import Settings
 from parquetry.model.state import AddViewDelta, State, TableState
-from parquetry.storage.failure import explain_failure
+from parquetry.storage.explain_failure import explain_failure
 from parquetry.warehouse import Warehouse
 from tests.views import without_spark
 from tests.views.random_views import DDL, rows

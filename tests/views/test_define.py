@@ -9,7 +9,7 @@ from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
 from parquetry.views.define import Definition, how_of, read_definition
-from parquetry.views.statements import CreateView, DropView, parse_statement
+from parquetry.views.parse_statement import CreateView, DropView, parse_statement
 
 _COLUMNS = (Column("k", "int"), Column("day", "date"), Column("v", "int"), Column("w", "bigint"))
 

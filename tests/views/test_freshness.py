@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parquetry.maintain.pick import Advance, Compact, Refresh, pick, pick_advance
 from parquetry.model.delta import Delta, StoredFile
-from parquetry.model.freshness import complete_until, next_step, ready, runs
+from parquetry.model.queryable import complete_until, next_step, ready, runs
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState

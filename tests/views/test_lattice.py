@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.model.schema import TableSchema
-from parquetry.views.choose import choose, needless
+from parquetry.views.best_subset import choose, needless
 from parquetry.views.estimate import group_estimator
 from parquetry.views.lattice import Shape, There, shape_of, suggest
 

@@ -7,7 +7,7 @@ import pytest
 from parquetry.errors import QueryError, SchemaError
 from parquetry.model.profile import PROFILES, Profile, profile_of
 from parquetry.model.settings import Settings
-from parquetry.views.statements import SetProfile, parse_statement
+from parquetry.views.parse_statement import SetProfile, parse_statement
 
 
 def test_profiles_trade_deltas_per_query_against_rewriting() -> None:

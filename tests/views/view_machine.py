@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import parquetry
 from parquetry import RelayoutOptions
-from parquetry.model.freshness import ready
+from parquetry.model.queryable import ready
 from parquetry.query.compile.plain_select import LocalPlan
 from parquetry.warehouse import Warehouse
 from tests.views.machine_views import KINDS, MERGES, MODELS, view_of

@@ -1,6 +1,6 @@
 """SQL metadata: versions, edits, labels, leases, pins, the query log."""
 
-from parquetry.catalog.apply import LAYOUT_OF_THIS_COMMIT
+from parquetry.catalog.apply_edits import LAYOUT_OF_THIS_COMMIT
 from parquetry.catalog.catalog import Catalog
 from parquetry.catalog.leases import Lease, LeaseKeeper
 from parquetry.catalog.pins import Pin, Reader

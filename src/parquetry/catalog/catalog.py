@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from parquetry import failpoints
 from parquetry.catalog import leases, migrations, pins, records, retention
 from parquetry.catalog import tables as sql
-from parquetry.catalog.apply import Applying
+from parquetry.catalog.apply_edits import Applying
 from parquetry.catalog.database import Database
 from parquetry.catalog.labels import find_label, not_yet_ingested
 from parquetry.catalog.leases import Lease, LeaseKeeper

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from parquetry import __version__
-from parquetry.cli import advise, define, demo, ingest, layout, maintain, query, show, views
+from parquetry.cli.verbs import advise, define, demo, ingest, layout, maintain, query, show, views
 from parquetry.errors import ParquetryError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as e:
-        from parquetry.cli.unexpected import describe, is_closed_pipe
+        from parquetry.cli.terminal.unexpected import describe, is_closed_pipe
 
         if is_closed_pipe(e):
             return FAILED
@@ -93,7 +93,7 @@ def _quiet() -> None:
 
 def _report(code: int, kind: str, message: str, as_json: bool) -> int:
     """The error on one line of stderr; for programs also as the JSON document they wait for."""
-    from parquetry.cli.output import print_json
+    from parquetry.cli.terminal.output import print_json
 
     line = " ".join(message.split())
     print(f"parquetry: {line}", file=sys.stderr)

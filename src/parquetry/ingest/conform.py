@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
-from parquetry.storage.failure import in_task, shown_row, unfit
+from parquetry.storage.explain_failure import in_task, shown_row, unfit
 from parquetry.storage.merge import ORDER
 from parquetry.storage.pieces import DIGEST
 from parquetry.storage.scan.spark import spark_schema

@@ -12,12 +12,12 @@ from parquetry.catalog import Catalog, LeaseKeeper
 from parquetry.errors import CatalogError, LabelConflict, ParquetryError, SchemaError, StorageError
 from parquetry.ingest.conform import conform, digest_of
 from parquetry.ingest.sources import as_frame, write_tasks
-from parquetry.layouts.write import write_rows
+from parquetry.layouts.write_rows import write_rows
 from parquetry.model.state import AddDelta, Commit
-from parquetry.storage.attempt import attempt, clean_up, settle
 from parquetry.storage.delta_writer import DeltaJob, delta_directory, new_delta_id
-from parquetry.storage.failure import explain_failure
+from parquetry.storage.explain_failure import explain_failure
 from parquetry.storage.store import Store
+from parquetry.storage.write_attempt import attempt, clean_up, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from parquetry.errors import DataError
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
 from parquetry.spark import exact_path
-from parquetry.storage.failure import in_python, in_task, shown, shown_row, unfit
+from parquetry.storage.explain_failure import in_python, in_task, shown, shown_row, unfit
 from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquetry.model.delta import Delta
-from parquetry.model.freshness import candidate, next_step, queryable, ready, runs, sources_of, views_over
+from parquetry.model.queryable import candidate, next_step, queryable, ready, runs, sources_of, views_over
 from parquetry.model.settings import Settings
 from parquetry.model.state import State, TableState
 

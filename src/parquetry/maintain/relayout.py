@@ -23,12 +23,12 @@ from parquetry.layouts.learners.options import CountVectors, LearnOptions
 from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.registry import learn, named
 from parquetry.layouts.routing.spark_blocks import count_vectors
-from parquetry.layouts.write import merge_deltas
-from parquetry.model.freshness import runs
+from parquetry.layouts.write_rows import merge_deltas
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.layout_options import RelayoutOptions, UserOptions
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
+from parquetry.model.queryable import runs
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.types import is_nested

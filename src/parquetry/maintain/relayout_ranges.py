@@ -19,7 +19,7 @@ from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import SchemaError
 from parquetry.layouts.nested import asked_of, learn_part, rows_by_range
-from parquetry.layouts.write import rewriting_tasks, write_rows
+from parquetry.layouts.write_rows import rewriting_tasks, write_rows
 from parquetry.maintain.relayout import Phase, Relaid, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from parquetry.catalog import Catalog
 from parquetry.errors import CommitConflict, LeaseLost, SparkLost
-from parquetry.maintain import failures
+from parquetry.maintain import retry as failures
 from parquetry.maintain.compact import compact
-from parquetry.maintain.failures import CannotShow, Failed, Left, SetAside, check_shown, explained
 from parquetry.maintain.new_ranges import Workload
 from parquetry.maintain.pick import Advance, Compact, Refresh, Stage, pick, pick_apart, pick_next
+from parquetry.maintain.retry import CannotShow, Failed, Left, SetAside, check_shown, explained
 from parquetry.maintain.tune import tune
 from parquetry.maintain.vacuum import HOUR_S, vacuum_hourly
 from parquetry.model.state import AdvanceQT, State

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, QueryError
-from parquetry.model.freshness import candidate, ready
+from parquetry.model.queryable import candidate, ready
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.explain import Explanation, matching_rows_query
 from parquetry.query.local.executor import LeftToSpark, LocalExecutor
@@ -30,9 +30,9 @@ from parquetry.query.planning.rule import apply_rules
 from parquetry.query.planning.snapshots import Snapshot, Snapshots
 from parquetry.query.result import Result
 from parquetry.query.rules import AGAIN, RULE_NAMES, RULES
-from parquetry.query.rules.executor import LOCAL
-from parquetry.query.rules.prune import explain_filters
-from parquetry.query.rules.views import PRICING, VIEWS
+from parquetry.query.rules.choose_executor import LOCAL
+from parquetry.query.rules.choose_view import PRICING, VIEWS
+from parquetry.query.rules.prune_row_groups import explain_filters
 from parquetry.query.spark.executor import SparkExecutor, lives
 from parquetry.query.spark.scan_workers import ScanWorkers
 from parquetry.storage.snapshot_index import open_snapshot

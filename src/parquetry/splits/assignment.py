@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from parquetry.model.delta import Delta
+from parquetry.splits.cut import Split
 from parquetry.splits.entries import Mask
 from parquetry.splits.other_orders import KeyRange, Others
-from parquetry.splits.progressive import Split
 from parquetry.storage.index import overlapping
 from parquetry.storage.scan.scan import ReadTask, RowRange, join_on, read_tasks
 from parquetry.storage.snapshot_index import SnapshotIndex

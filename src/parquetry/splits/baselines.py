@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from parquetry.splits.boundary import Shorten, shorten_bytes
 from parquetry.splits.candidates import accumulate
+from parquetry.splits.cut import Split, Splits, create_splits, drill_down
 from parquetry.splits.entries import Entries, Keys, SplitIndex, concat, keys_of
-from parquetry.splits.progressive import Split, Splits, create_splits, drill_down
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish, choose_points, judge, targets
+from parquetry.splits.shorten_key import Shorten, shorten_bytes
 
 
 def fixed_level(

@@ -10,10 +10,10 @@ from typing import Any
 from parquetry.catalog import Catalog, Lease, LeaseKeeper
 from parquetry.errors import ParquetryError
 from parquetry.model.state import Commit, Edit, TableState
-from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.delta_writer import new_delta_id
-from parquetry.storage.failure import explain_failure
+from parquetry.storage.explain_failure import explain_failure
 from parquetry.storage.store import Store
+from parquetry.storage.write_attempt import attempt, clean_up
 
 LEASE_S = 60.0
 REWRITE, REFRESH, TURN = "rewrite", "refresh", "turn"

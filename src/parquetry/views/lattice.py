@@ -23,7 +23,7 @@ from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import VIEW_GROUP_ROWS
 from parquetry.views.asked import Asked, owner_of, take_apart
-from parquetry.views.choose import choose, needless
+from parquetry.views.best_subset import choose, needless
 from parquetry.views.define import AGGREGATES
 from parquetry.views.normalize import expression as tree_of
 from parquetry.workload.plain_select import NotPlain

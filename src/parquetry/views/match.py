@@ -1,4 +1,4 @@
-"""Whether a view can answer a query, and what the query becomes over it (NA-46, 3.2-10).
+"""Whether a view can answer a query (NA-46, 3.2-10).
 
 A view matches when it joins its tables as the query does, what the query groups and filters by is made of the view's
 groups, and every aggregate is one that the view's own roll up to. Tables of the query that the view does not cover are
@@ -8,29 +8,20 @@ columns; equal keys need not be merged below a roll-up.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
 
 from parquetry.model.distinct import FUNCTION as DISTINCT
-from parquetry.model.distinct import estimate_text, merged_text
-from parquetry.model.schema import TableSchema
 from parquetry.model.state import TableState
 from parquetry.model.view import ViewColumn, ViewSpec
-from parquetry.model.visible import average
 from parquetry.storage.spark_text import quote
 from parquetry.views.asked import Asked, NoMatch, Source, column_key, owner_of, shown, written
 from parquetry.views.define import AGGREGATES
 from parquetry.views.imply import implied
 from parquetry.views.known import EVERYTHING, Key, Known, known
-from parquetry.views.normalize import expression
-from parquetry.workload.sql_text import SparkText
 
-_VIEW = "__view"
-"""The view's alias beside joined tables."""
 _SCALARS = (
     exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least,
     exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Sign, exp.Lower, exp.Upper, exp.Concat, exp.Substring, exp.Trim,
@@ -41,21 +32,7 @@ _SCALARS = (
 """Functions of one row. Others may be aggregates that the parser does not know, which a view must not answer."""
 
 
-_ESTIMATED = "parquetry_distinct"
-"""Stands for a roll-up of sketches: a text of many figures, which nobody has to parse again."""
-
-
-def as_text(rewritten: exp.Select) -> str:
-    """A rewritten query as Spark takes it."""
-    sql = rewritten.sql(dialect=SparkText)
-    if _ESTIMATED not in sql.lower():
-        return sql
-    call = re.compile(rf"{_ESTIMATED}\(((?:`{_VIEW}`\.)?`(?:[^`]|``)*`)\)", re.I)
-    # Over the table it is never null, and Spark would say so of its column.
-    return call.sub(lambda m: f"coalesce({estimate_text(merged_text(m[1], duck=False), duck=False)}, 0L)", sql)
-
-
-_LEAVES = (exp.DataType, exp.Identifier, exp.Var, exp.Star)
+LEAVES = (exp.DataType, exp.Identifier, exp.Var, exp.Star)
 
 
 @dataclass(frozen=True)
@@ -68,26 +45,6 @@ class Rollup:
     function: str  # sum, count, min, max, avg or approx_count_distinct
     columns: tuple[str, ...]
     type: str  # of the result, as Spark has it over the table
-
-    def spark(self, schema: TableSchema) -> str:
-        """Spark's text, of exactly the type that the aggregate has over the table."""
-        first = quote(self.columns[0])
-        match self.function:
-            case "approx_count_distinct":
-                return f"{_ESTIMATED}({first})"
-            case "count":
-                return f"coalesce(sum({first}), 0L)"
-            case "avg":
-                return average(self.type, self._sum(schema), f"sum({quote(self.columns[1])})", duck=False)
-            case "sum" if len(self.columns) > 1:
-                return f"CASE WHEN sum({quote(self.columns[1])}) > 0 THEN {self._sum(schema)} END"
-            case "sum":
-                return self._sum(schema)
-        return f"{self.function}({first})"
-
-    def _sum(self, schema: TableSchema) -> str:
-        name = self.columns[0]
-        return f"CAST(sum({quote(name)}) AS {schema.column(name).type})"
 
 
 @dataclass(frozen=True)
@@ -168,19 +125,19 @@ class Match:
         return made.columns[0] if made is not None else None
 
     def check(self, e: exp.Expr, *, aliases: bool = False) -> None:
-        """Raises NoMatch when the view lacks something that the expression needs; see ``derive``."""
+        """Raises NoMatch when the view lacks something that the expression needs; see ``rewrite.derive``."""
         if self.group_of(e) is not None or (isinstance(e, exp.AggFunc) and self.rollup(e) is not None):
             return
         if isinstance(e, exp.Column):
             if not self.of_another(e):
-                self.check(self._aliased(e, aliases))
+                self.check(self.aliased(e, aliases))
             return
         if isinstance(e, exp.Filter | exp.Query):
             raise NoMatch(f"{self._shown(e)} cannot be made from a view")
         if isinstance(e, exp.Func) and not isinstance(e, _SCALARS):
             raise NoMatch(f"{self._shown(e)} is not known to be a function of single values")
         for child in e.iter_expressions():
-            if not isinstance(child, _LEAVES):
+            if not isinstance(child, LEAVES):
                 self.check(child, aliases=aliases)
 
     def of_another(self, e: exp.Column) -> bool:
@@ -191,88 +148,17 @@ class Match:
     def _shown(self, e: exp.Expr) -> str:
         return self.asked.text(e)[:60]
 
-    def _aliased(self, e: exp.Column, aliases: bool) -> exp.Expr:
+    def aliased(self, e: exp.Column, aliases: bool) -> exp.Expr:
         """What a name of the SELECT list stands for."""
         alias = self.asked.aliases.get(e.name.lower()) if aliases and owner_of(e) is None else None
         if alias is None:
             raise NoMatch(f"the view does not keep {written(e)}")
         return alias
 
-    def derive(self, e: exp.Expr, *, aliases: bool = False) -> exp.Expr:
-        """The expression, checked before, over the view's stored columns and those of joined tables.
-
-        With ``aliases`` names of the SELECT list stand for what they name.
-        """
-        column = self.group_of(e)
-        if column is not None:
-            return self._stored(column.name)
-        if isinstance(e, exp.AggFunc):
-            made = self.rollup(e)
-            if made is not None:
-                return exp.Paren(this=self._qualified(expression(made.spark(self.view.schema))))
-        if isinstance(e, exp.Column):
-            if (source := self.asked.source(e)) is not None and self.of_another(e):
-                return _column(written(e), source.alias)
-            return exp.Paren(this=self.derive(self._aliased(e, aliases)))
-        copy = e.copy()
-        for child, own in zip(list(copy.iter_expressions()), e.iter_expressions(), strict=True):
-            if not isinstance(own, _LEAVES):
-                child.replace(self.derive(own, aliases=aliases))
-        return copy
-
-    def _stored(self, name: str) -> exp.Column:
-        return _column(name, _VIEW if self.others else None)
-
-    def _qualified(self, e: exp.Expr) -> exp.Expr:
-        for c in list(e.find_all(exp.Column)) if self.others else ():
-            c.set("table", exp.to_identifier(_VIEW, quoted=True))
-        return e
-
-    def conditions(self) -> list[exp.Expr]:
-        """The conditions on what the view stores, as far as they do not join it with other tables."""
-        return [self.derive(c) for c in self.residual]
-
-    def source(self) -> exp.Select:
-        """The rows that the query needs: FROM and WHERE over the view and the other tables."""
-        made = exp.Select()
-        made.set("from_", exp.From(this=_table(self.view.name, _VIEW if self.others else None)))
-        made.set("joins", [exp.Join(this=_table(s.table, s.alias)) for s in self.others])
-        conditions = [*self.residual, *self.meeting]
-        if conditions:
-            made.set("where", exp.Where(this=exp.and_(*[self.derive(c) for c in conditions], copy=False)))
-        return made
-
-    def rewrite(self, names: Sequence[str]) -> exp.Select:
-        """The query over the view's stored columns, its outputs called ``names``."""
-        query = self.asked.query
-        made = self.source()
-        items = [self.derive(e) for _, e in self.asked.items]
-        made.set(
-            "expressions",
-            [exp.alias_(e, exp.to_identifier(n, quoted=True), copy=False) for e, n in zip(items, names, strict=True)],
-        )
-        if self.asked.groups:
-            made.set("group", exp.Group(expressions=[self.derive(g) for g in self.asked.groups]))
-        if query.args.get("having") is not None:
-            made.set("having", exp.Having(this=self.derive(query.args["having"].this, aliases=True)))
-        if query.args.get("order") is not None:
-            made.set("order", self._order(query.args["order"]))
-        for part in ("limit", "offset", "distinct"):
-            if query.args.get(part) is not None:
-                made.set(part, query.args[part].copy())
-        return made
-
     @cached_property
     def meeting(self) -> tuple[exp.EQ, ...]:
         """The conditions that join the view with the other tables, and those with each other."""
         return tuple(_equation(a, b) for a, b in self.asked.joins if self.of_another(a) or self.of_another(b))
-
-    def _order(self, order: exp.Expr) -> exp.Expr:
-        copy = order.copy()
-        for o, own in zip(_ordered(copy), _ordered(order), strict=True):
-            if not isinstance(own, exp.Literal):
-                o.replace(self.derive(own, aliases=True))
-        return copy
 
 
 def match_view(asked: Asked, view: TableState) -> Match:
@@ -300,7 +186,7 @@ def match_view(asked: Asked, view: TableState) -> Match:
     having, order = asked.query.args.get("having"), asked.query.args.get("order")
     if having is not None:
         match.check(having.this, aliases=True)
-    for o in _ordered(order) if order is not None else ():
+    for o in ordered(order) if order is not None else ():
         if isinstance(o, exp.Var):
             raise NoMatch("the query orders by ALL")
         if not isinstance(o, exp.Literal):
@@ -308,20 +194,9 @@ def match_view(asked: Asked, view: TableState) -> Match:
     return match
 
 
-def _ordered(order: exp.Expr) -> list[exp.Expr]:
+def ordered(order: exp.Expr) -> list[exp.Expr]:
     return [o.this if isinstance(o, exp.Ordered) else o for o in order.expressions]
-
-
-def _column(name: str, table: str | None) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), table and exp.to_identifier(table, quoted=True))
 
 
 def _equation(a: exp.Column, b: exp.Column) -> exp.EQ:
     return exp.EQ(this=a.copy(), expression=b.copy())
-
-
-def _table(name: str, alias: str | None) -> exp.Table:
-    made = exp.Table(this=exp.to_identifier(name, quoted=True))
-    if alias is not None:
-        made.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-    return made

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError
-from parquetry.layouts.write import write_rows
+from parquetry.layouts.write_rows import write_rows
 from parquetry.model.delta import Delta
-from parquetry.model.freshness import next_step, sources_of
+from parquetry.model.queryable import next_step, sources_of
 from parquetry.model.state import AddViewDelta, State, TableState
 from parquetry.model.view import ViewSpec
 from parquetry.spark import active_session_kept, private_session
-from parquetry.storage.attempt import attempt, clean_up
 from parquetry.storage.checked_file import wrong_size
 from parquetry.storage.delta_writer import DeltaJob, Written, new_delta_id, write_files
-from parquetry.storage.failure import explain_failure
+from parquetry.storage.explain_failure import explain_failure
 from parquetry.storage.kept import KeptFile
 from parquetry.storage.leased import LEASE_S, REFRESH
 from parquetry.storage.merge import ORDER
 from parquetry.storage.scan.scan import read_tasks
 from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
+from parquetry.storage.write_attempt import attempt, clean_up
 from parquetry.views.changes import Step
 from parquetry.views.classes import ViewClass, initial_values, plan_class
 from parquetry.views.direct import direct_reader

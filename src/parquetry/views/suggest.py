@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parquetry.model.freshness import ready, views_over
+from parquetry.model.queryable import ready, views_over
 from parquetry.model.state import State, TableState
 from parquetry.storage.store import Store
 from parquetry.views.estimate import group_estimator, sampled_groups

@@ -21,7 +21,7 @@ from functools import cached_property
 from parquetry.catalog import Catalog, Pin
 from parquetry.errors import CatalogError, CatalogNotWritable, QueryError
 from parquetry.model.delta import Delta, cover
-from parquetry.model.freshness import ready
+from parquetry.model.queryable import ready
 from parquetry.model.state import State, TableState
 
 PIN_S = 120.0

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from parquetry.query.compile.partials import PartialPlan
 from parquetry.splits.assignment import SplitTask
+from parquetry.splits.cut import Splits
 from parquetry.splits.other_orders import KeyOrder
-from parquetry.splits.progressive import Splits
 from parquetry.splits.ranges import KeyRanges
 
 

@@ -1,11 +1,11 @@
 """Every rule in its order; each can be switched off, and answers stay the same."""
 
-from parquetry.query.rules.executor import LOCAL
+from parquetry.query.rules.choose_executor import LOCAL
+from parquetry.query.rules.choose_view import PRICING, VIEWS
+from parquetry.query.rules.cut_splits import SCAN_WORKERS
 from parquetry.query.rules.hold_rows import HOLD_ROWS
 from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS
 from parquetry.query.rules.push_key_filter import PUSH_KEY_FILTER
-from parquetry.query.rules.splits import SCAN_WORKERS
-from parquetry.query.rules.views import PRICING, VIEWS
 
 RULES = (*PRICING, VIEWS, LOCAL, PUSH_KEY_FILTER, PICK_ROW_GROUPS, HOLD_ROWS, SCAN_WORKERS)
 RULE_NAMES = tuple(rule.name for rule in RULES)

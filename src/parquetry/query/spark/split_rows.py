@@ -13,8 +13,8 @@ import pyarrow as pa
 from parquetry.layouts.routing.route import compiled
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.splits.assignment import Edge, SplitPart, SplitTask
-from parquetry.splits.boundary import columns_in
 from parquetry.splits.other_orders import KeyOrder
+from parquetry.splits.shorten_key import columns_in
 from parquetry.storage.checked_file import CheckedFile, check_chunks, footer_of
 from parquetry.storage.scan.arrow import stored_rows
 from parquetry.storage.scan.duck import numbered_rows, stored_sql, whole_files

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from parquetry.errors import QueryError
-from parquetry.splits.boundary import Shorten, shorten_bytes
 from parquetry.splits.candidates import Candidates, accumulate, cut_pairs, running_sizes
 from parquetry.splits.entries import Entries, Floats, Ints, Mask, SplitIndex, concat, heads_of
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Judged, Wish, choose_points, judge, targets
+from parquetry.splits.shorten_key import Shorten, shorten_bytes
 
 MODES = ("default", "literal")
 

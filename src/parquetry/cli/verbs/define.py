@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Table, assignments, names, opened, setting_values
-from parquetry.cli.output import print_done, print_found, print_json, print_table
+from parquetry.cli.terminal.options import Json, Table, assignments, names, opened, setting_values
+from parquetry.cli.terminal.output import print_done, print_found, print_json, print_table
 
 verbs = typer.Typer()
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Query, names, opened, query_text, setting_values
-from parquetry.cli.output import print_done, print_found, print_json, print_table, size
+from parquetry.cli.terminal.options import Json, Query, names, opened, query_text, setting_values
+from parquetry.cli.terminal.output import print_done, print_found, print_json, print_table, size
 
 verbs = typer.Typer()
 

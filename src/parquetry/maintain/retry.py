@@ -10,7 +10,7 @@ from parquetry.errors import ParquetryError, StorageError
 from parquetry.maintain.pick import Stage
 from parquetry.model.delta import Delta
 from parquetry.model.state import State, TableState
-from parquetry.storage.failure import explain_failure, telling_line
+from parquetry.storage.explain_failure import explain_failure, telling_line
 from parquetry.storage.index_reader import open_index
 from parquetry.storage.store import Store
 

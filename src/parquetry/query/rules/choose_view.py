@@ -16,13 +16,14 @@ from parquetry.query.planning.bind import BoundQuery, TableRef, table_refs
 from parquetry.query.planning.plan import Decision, Plan, read_whole
 from parquetry.query.planning.rule import Rule, apply_rules
 from parquetry.query.planning.snapshots import ViewOver
-from parquetry.query.rules.extra import EXTRA_BLOCKS
-from parquetry.query.rules.merge import SKIP_MERGE
-from parquetry.query.rules.prune import PRUNING
+from parquetry.query.rules.extra_blocks import EXTRA_BLOCKS
 from parquetry.query.rules.prune_join import PRUNE_JOIN
+from parquetry.query.rules.prune_row_groups import PRUNING
+from parquetry.query.rules.skip_merge import SKIP_MERGE
 from parquetry.views.asked import Asked, NoMatch, shown, take_apart, written
-from parquetry.views.match import Match, as_text, match_view
+from parquetry.views.match import Match, match_view
 from parquetry.views.normalize import text_of
+from parquetry.views.rewrite import as_text, conditions, rewrite, source
 from parquetry.workload.plain_select import NotPlain
 from parquetry.workload.predicates import predicate
 from parquetry.workload.simplify import both
@@ -130,9 +131,9 @@ def _read_by(plan: Plan, view: TableState, match: Match) -> Plan:
 
 def _reads(plan: Plan, match: Match) -> tuple[TableRef, ...]:
     if match.others:
-        return table_refs(match.source(), _schemas(plan, match))
+        return table_refs(source(match), _schemas(plan, match))
     types = {c.name: c.type for c in match.view.schema.columns}
-    wanted = both([predicate(c, types) for c in match.conditions()])
+    wanted = both([predicate(c, types) for c in conditions(match)])
     return (TableRef(match.view.name, match.view.name, (), wanted, ()),)
 
 
@@ -157,10 +158,10 @@ def _rewritten(plan: Plan, match: Match) -> BoundQuery:
         raise NoMatch(f"only Spark can read the answer from it: {local.reason}")
     names = _names(local, match.asked)
     if isinstance(local, LocalPlan):
-        refs = tuple(_with_columns(r, match, local) for r in table_refs(match.source(), _schemas(plan, match)))
+        refs = tuple(_with_columns(r, match, local) for r in table_refs(source(match), _schemas(plan, match)))
     else:
-        refs = table_refs(match.rewrite(names), _schemas(plan, match))
-    return BoundQuery(lambda: as_text(match.rewrite(names)), refs, local)
+        refs = table_refs(rewrite(match, names), _schemas(plan, match))
+    return BoundQuery(lambda: as_text(rewrite(match, names)), refs, local)
 
 
 def _with_columns(ref: TableRef, match: Match, local: LocalPlan) -> TableRef:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Table, opened
-from parquetry.cli.output import counted, print_json
-from parquetry.cli.progress import shown
+from parquetry.cli.terminal.options import Json, Table, opened
+from parquetry.cli.terminal.output import counted, print_json
+from parquetry.cli.terminal.progress import shown
 
 verbs = typer.Typer()
 

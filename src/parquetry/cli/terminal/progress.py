@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from parquetry.cli.output import console
+from parquetry.cli.terminal.output import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

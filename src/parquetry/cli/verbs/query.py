@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parquetry.cli.options import Executor, Json, Off, Query, Splits, Trusted, opened, query_text
-from parquetry.cli.output import console, counted, print_found, print_json, size, table_of
+from parquetry.cli.terminal.options import Executor, Json, Off, Query, Splits, Trusted, opened, query_text
+from parquetry.cli.terminal.output import console, counted, print_found, print_json, size, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,11 +18,12 @@ import pytest
 import parquetry
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, StorageError
-from parquetry.maintain import failures, pick, run
-from parquetry.maintain.failures import CannotShow, Failed
+from parquetry.maintain import pick, run
+from parquetry.maintain import retry as failures
 from parquetry.maintain.pick import Advance, Compact
+from parquetry.maintain.retry import CannotShow, Failed
 from parquetry.maintain.run import Maintainer
-from parquetry.model.freshness import queryable
+from parquetry.model.queryable import queryable
 from parquetry.model.state import ReplaceDeltas, State, TableState
 from parquetry.storage.cache import METADATA
 from parquetry.storage.index_reader import open_index

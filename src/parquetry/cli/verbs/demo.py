@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parquetry.cli.options import Json
-from parquetry.cli.output import console, print_json
+from parquetry.cli.terminal.options import Json
+from parquetry.cli.terminal.output import console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from parquetry.cli.demo_data import Batch
-    from parquetry.cli.tour import Tour
+    from parquetry.cli.verbs.demo_data import Batch
+    from parquetry.cli.verbs.tour import Tour
 
 verbs = typer.Typer()
 
@@ -65,9 +65,9 @@ def _cleared(named: str) -> Path:
 
 
 def _tour(warehouse: Path, inputs: Path, scale: float, out: Console) -> dict[str, object]:
-    from parquetry.cli.demo_data import generate
-    from parquetry.cli.progress import shown
-    from parquetry.cli.tour import Tour
+    from parquetry.cli.terminal.progress import shown
+    from parquetry.cli.verbs.demo_data import generate
+    from parquetry.cli.verbs.tour import Tour
     from parquetry.warehouse import connect
 
     out.print(f"A tour of Parquetry on TPC-H at scale {scale:g}.", style="bold")
@@ -127,7 +127,7 @@ def _late_batch(tour: Tour, batches: list[Batch]) -> None:
 
 
 def _print_next(out: Console, warehouse: Path, scale: float, took: float) -> None:
-    from parquetry.cli.demo_queries import key_in_the_middle
+    from parquetry.cli.verbs.demo_queries import key_in_the_middle
 
     where = f"parquetry -w {shlex.quote(str(warehouse))}"
     key = key_in_the_middle(scale)

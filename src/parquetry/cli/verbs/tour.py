@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from parquetry.cli.demo_data import Batch
-from parquetry.cli.demo_queries import (
+from parquetry.cli.terminal.output import counted, size, table_of
+from parquetry.cli.terminal.progress import shown
+from parquetry.cli.verbs.demo_data import Batch
+from parquetry.cli.verbs.demo_queries import (
     Question,
     dashboards,
     key_in_the_middle,
@@ -15,10 +17,8 @@ from parquetry.cli.demo_queries import (
     same_answer,
     spark_questions,
 )
-from parquetry.cli.output import counted, size, table_of
-from parquetry.cli.progress import shown
-from parquetry.cli.query import stats_line
-from parquetry.cli.show import freshness_line
+from parquetry.cli.verbs.query import stats_line
+from parquetry.cli.verbs.show import freshness_line
 from parquetry.errors import ParquetryError
 
 if TYPE_CHECKING:

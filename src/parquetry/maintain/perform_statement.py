@@ -9,7 +9,7 @@ from parquetry.catalog import Catalog, definitions
 from parquetry.maintain.tune import set_profile
 from parquetry.model.settings import Settings
 from parquetry.views.create import create_view_edit
-from parquetry.views.statements import CreateView, SetProfile, Statement
+from parquetry.views.parse_statement import CreateView, SetProfile, Statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Mask, prune
 from parquetry.query.planning.plan import Decision, Plan, TablePlan
 from parquetry.query.planning.rule import Rule
-from parquetry.query.rules.prune import wanted_of
+from parquetry.query.rules.prune_row_groups import wanted_of
 from parquetry.storage.index import Ints
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.workload.boxes import to_boxes

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from parquetry import RelayoutOptions
-from parquetry.cli.options import Json, Limit, SomeTable, Table, assignments, names, opened, with_options
-from parquetry.cli.output import counted, print_done, print_found, print_json, size
-from parquetry.cli.progress import shown
+from parquetry.cli.terminal.options import Json, Limit, SomeTable, Table, assignments, names, opened, with_options
+from parquetry.cli.terminal.output import counted, print_done, print_found, print_json, size
+from parquetry.cli.terminal.progress import shown
 from parquetry.errors import StorageError
 
 verbs = typer.Typer()

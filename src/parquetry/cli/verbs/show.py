@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from parquetry.cli.options import Json, Limit, SomeTable, Table, opened
-from parquetry.cli.output import cell, console, counted, print_found, print_json, print_table, size
+from parquetry.cli.terminal.options import Json, Limit, SomeTable, Table, opened
+from parquetry.cli.terminal.output import cell, console, counted, print_found, print_json, print_table, size
 
 verbs = typer.Typer()
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parquetry.cli.options import Json, opened, seconds
-from parquetry.cli.output import counted, print_done, print_json, print_table, size
-from parquetry.cli.progress import Work, shown
+from parquetry.cli.terminal.options import Json, opened, seconds
+from parquetry.cli.terminal.output import counted, print_done, print_json, print_table, size
+from parquetry.cli.terminal.progress import Work, shown
 
 if TYPE_CHECKING:
     from parquetry import Left, Stage, Warehouse

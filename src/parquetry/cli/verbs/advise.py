@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parquetry.cli.options import Json, Query, Table, names, opened, query_text
-from parquetry.cli.output import counted, print_json, print_table, size
-from parquetry.cli.progress import shown
+from parquetry.cli.terminal.options import Json, Query, Table, names, opened, query_text
+from parquetry.cli.terminal.output import counted, print_json, print_table, size
+from parquetry.cli.terminal.progress import shown
 
 if TYPE_CHECKING:
     from parquetry import Advice, Checked, Measured

@@ -20,19 +20,19 @@ from parquetry.query.compile.whole import WholeQuery
 from parquetry.query.planning.plan import Decision, Plan, TablePlan
 from parquetry.query.planning.rule import Rule
 from parquetry.query.planning.split_plan import SplitPlan
-from parquetry.query.rules.executor import (
+from parquetry.query.rules.choose_executor import (
     LOCAL_BYTES_PER_CORE_S,
     SPARK_BYTES_PER_CORE_S,
     WORKER_FLOOR_S,
     spark_cores,
 )
 from parquetry.splits.assignment import assign, assign_by_delta
-from parquetry.splits.boundary import shorten_columns
+from parquetry.splits.cut import Precision, Split, cut_into_splits
 from parquetry.splits.delta_index import DeltaIndex
 from parquetry.splits.other_orders import KeyOrder, Others, keys_in_order, main_order
-from parquetry.splits.progressive import Precision, Split, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
+from parquetry.splits.shorten_key import shorten_columns
 from parquetry.storage.scan.duck import ROW_NUMBER
 from parquetry.storage.scan.scan import layout_of
 from parquetry.storage.snapshot_index import SnapshotIndex
