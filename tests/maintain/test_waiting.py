@@ -27,7 +27,7 @@ from parquetry.model.state import TableState
 from parquetry.storage.leased import REWRITE, TURN
 from parquetry.warehouse import Warehouse
 from tests.cli.calling import Shell
-from tests.maintain.test_failures import compact as compact_here
+from tests.maintain.test_retry import compact as compact_here
 from tests.views import without_spark
 from tests.views.random_views import DDL, rows
 
