@@ -107,7 +107,7 @@ def test_a_view_says_why_it_was_chosen_or_not(filled: tuple[Warehouse, dict[str,
     finer = {d.decided: d.why for d in wh.explain("SELECT k, sum(v) FROM appended GROUP BY k").decisions}
     assert finer["not matched: coarse"] == "the view does not keep k"
     rows_asked = {d.decided: d.why for d in wh.explain("SELECT k FROM appended").decisions}
-    assert rows_asked["the table itself"] == "the query returns rows; a view holds groups"
+    assert rows_asked["the table itself"] == "it returns rows; a view holds groups"
     assert wh.sql("SELECT g, avg(v) FROM appended GROUP BY g").stats["view"] is None, "avg needs count(v)"
 
 

@@ -134,15 +134,15 @@ class Engine:
     def _plan(self, snapshot: Snapshot, sql: str, wanted: str, off: frozenset[str], splits: int | None) -> Plan:
         plan = self._start(self._planned.bound(sql, snapshot), snapshot, wanted, off, splits)
         plan = apply_rules(plan, RULES)
+        if wanted == "local" and isinstance(plan.bound.local, Refusal):  # nor is there a view that it could read
+            reason = plan.bound.local.reason
+            raise QueryError(f"the local executor cannot run this query: {reason}. Use executor 'auto' or 'spark'")
         return replace(plan, chosen_rows=plan.rows)
 
     def _start(
         self, bound: BoundQuery, snapshot: Snapshot, wanted: str, off: frozenset[str], splits: int | None = None
     ) -> Plan:
         """The plan before any rule: right, and slow."""
-        if wanted == "local" and isinstance(bound.local, Refusal):
-            reason = bound.local.reason
-            raise QueryError(f"the local executor cannot run this query: {reason}. Use executor 'auto' or 'spark'")
         tables: dict[str, TablePlan] = {}
         for name in dict.fromkeys(r.table for r in bound.refs):
             state = snapshot.state.table(name)

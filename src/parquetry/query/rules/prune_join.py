@@ -47,7 +47,7 @@ class _Graph:
 
 def _apply(plan: Plan) -> Plan:
     equal = plan.bound.equal
-    if not equal:
+    if not equal or any(r.table not in plan.tables for r in plan.bound.refs):  # a view stands for one of them
         return plan
     graph = _Graph(plan, {i: r.predicate for i, r in enumerate(plan.bound.refs)})
     waiting, done = _order(graph, [i for i, p in graph.said.items() if not isinstance(p, Anything)]), set()
