@@ -128,7 +128,8 @@ def test_a_picture_and_an_explanation(wh: parquetry.Warehouse) -> None:
     assert picture.count("<rect") > 20
     told = wh.explain("SELECT count(*) AS n FROM t WHERE a < 30 AND v > 5 AND upper(s) = 'S001'", analyze=True)
     steps = {d.rule for d in told.decisions}
-    assert {"bind", "prune_region", "filter", "skips", "local", "read", "ran"} <= steps
+    assert {"bind", "filter", "skips", "local", "read", "ran"} <= steps
+    assert any(name.startswith("prune_") for name in steps)
     assert any("upper" in d.decided.lower() for d in told.decisions if d.rule == "filter")
 
 
