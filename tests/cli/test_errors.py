@@ -20,6 +20,7 @@ NO_WAREHOUSE = [
     ["queries"],
     ["verify"],
     ["vacuum"],
+    ["retention"],
     ["maintain"],
     ["sql", "SELECT 1"],
     ["explain", "SELECT 1"],
@@ -32,6 +33,8 @@ NO_WAREHOUSE = [
 
 BAD_INPUT = [
     (["deltas", "sels"], "unknown table 'sels'", "UnknownTable"),
+    (["retention", "histry_s=5"], "unknown retention setting", "SchemaError"),
+    (["retention", "labels_s=5"], "at least 86400", "SchemaError"),
     (["blocks", "sels"], "unknown table", "UnknownTable"),
     (["history", "sels"], "unknown table", "UnknownTable"),
     (["queries", "sels"], "unknown table", "UnknownTable"),

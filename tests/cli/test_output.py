@@ -65,6 +65,12 @@ def test_wide_tables_are_not_cut_in_a_pipe(shell: Shell) -> None:
     assert "a_rather_long_column_name_29" in shell("sql", "SELECT * FROM wide").out
 
 
+def test_retention_is_shown_and_changed(shell: Shell) -> None:
+    assert shell.json("retention")["history_s"] == 7 * 24 * 3600
+    assert shell.json("retention", "history_s=3600", "queries_rows=5")["history_s"] == 3600
+    assert shell.json("retention")["queries_rows"] == 5
+
+
 def test_markup_in_a_value_is_no_markup(shell: Shell) -> None:
     answer = shell("sql", "SELECT '[red]x[/red]' AS a, count(*) AS n FROM sales", "--executor", "local")
     assert answer.code == 0, answer.err

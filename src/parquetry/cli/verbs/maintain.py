@@ -1,4 +1,4 @@
-"""Verbs that keep a warehouse in order: maintain, verify, vacuum."""
+"""Verbs that keep a warehouse in order: maintain, verify, vacuum, retention."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parquetry.cli.terminal.options import Json, opened, seconds
-from parquetry.cli.terminal.output import counted, print_done, print_json, print_table, size
+from parquetry.cli.terminal.options import Json, opened, seconds, setting_values
+from parquetry.cli.terminal.output import counted, print_done, print_found, print_json, print_table, size
 from parquetry.cli.terminal.progress import Work, shown
 
 if TYPE_CHECKING:
@@ -159,3 +159,16 @@ def vacuum(
     if done.held_by is not None:
         lines.append(f"more has to stay: {done.held_by}")
     print_done(json, asdict(done), "\n".join(lines))
+
+
+@verbs.command("retention")
+def retention(
+    ctx: typer.Context,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What to change.")] = None,
+    json: Json = False,
+) -> None:
+    """Change how long the catalog remembers what no reader needs; without changes, show it."""
+    wanted = setting_values(changes or [])
+    with opened(ctx) as wh:
+        kept = wh.retention(**wanted).to_json()
+    print_found(json, kept, ("setting", "value"), kept.items())
