@@ -38,9 +38,9 @@ def spark() -> Iterator[SparkSession]:
     # Python workers unpickle functions by the name of their module, which may be a test.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), *([before] if before else [])])
+    # Little runs often enough here for the JVM's best compiler, which took two fifths of its time.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     started = session("local[2]", {"spark.sql.shuffle.partitions": "2", **INTERPRETED})
-    # Some tests start a JVM of their own for a few seconds: better compiled code would come too late.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     yield started
     started.stop()
     if before is None:
