@@ -22,6 +22,7 @@ from sqlglot.errors import SqlglotError
 from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import VIEW_GROUP_ROWS
+from parquetry.storage.spark_text import quote
 from parquetry.views.asked import Asked, owner_of, take_apart
 from parquetry.views.best_subset import choose, needless
 from parquetry.views.define import AGGREGATES
@@ -135,7 +136,7 @@ def _columns(expression: str) -> frozenset[str]:
         names = [c.name.lower() for c in tree_of(expression).find_all(exp.Column)]
     except SqlglotError:
         names = []
-    return frozenset(n if n.isidentifier() else f"`{n}`" for n in names) or frozenset([expression])
+    return frozenset(n if n.isidentifier() else quote(n) for n in names) or frozenset([expression])
 
 
 def _fixed(asked: Asked) -> set[str]:

@@ -56,7 +56,7 @@ class ScanJob:
 
     @property
     def ddl(self) -> str:
-        return ", ".join(f"`{n.replace('`', '``')}` {t}" for n, t in zip(self.names, self.types, strict=True))
+        return ", ".join(f"{quote(n)} {t}" for n, t in zip(self.names, self.types, strict=True))
 
 
 @dataclass(frozen=True)
