@@ -29,6 +29,7 @@ from parquetry.query.spark.executor import explained, running
 from parquetry.query.spark.split_rows import StoredTable, rows_of, stored_table
 from parquetry.spark import active_session_kept, machine_cores, machine_memory, private_session
 from parquetry.splits.assignment import SplitTask
+from parquetry.storage import spark_text
 from parquetry.storage.merge import quote
 from parquetry.storage.scan.duck import table_sql
 from parquetry.storage.store import Store
@@ -56,7 +57,7 @@ class ScanJob:
 
     @property
     def ddl(self) -> str:
-        return ", ".join(f"{quote(n)} {t}" for n, t in zip(self.names, self.types, strict=True))
+        return ", ".join(f"{spark_text.quote(n)} {t}" for n, t in zip(self.names, self.types, strict=True))
 
 
 @dataclass(frozen=True)
