@@ -107,4 +107,92 @@ def test_the_explanation_shows_what_the_other_side_left(wh: Warehouse) -> None:
     steps = wh.explain(SKIPPING[0]).to_json()["steps"]
     (step,) = [s for s in steps if s["rule"] == "prune_join"]
     assert step["about"] == "facts"
-    assert step["why"] == "day equals days.day, of which 30 values are left"
+    assert step["decided"].endswith("row groups skipped, 1,500 of 20,000 rows kept")
+    assert step["why"] == "day equals days.day, of which 30 values are left, in 30 of 405 rows"
+
+
+BY_BOUNDS = [
+    "SELECT count(*) AS n, sum(latest.v) AS v FROM latest JOIN facts ON latest.day = facts.day WHERE store = 3",
+    "SELECT count(*) AS n FROM facts LEFT JOIN latest ON latest.day = facts.day WHERE facts.store = 3",
+    "SELECT count(*) AS n FROM latest LEFT SEMI JOIN facts ON latest.day = facts.day AND store IN (3, 17)",
+    "SELECT count(*) AS n FROM latest JOIN facts ON latest.day = facts.day JOIN days ON days.day = latest.day "
+    "WHERE store = 3 AND month < 100",
+]
+
+
+@pytest.fixture
+def nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parquetry.query.rules.prune_join._MOST_ROWS", 0)
+
+
+@pytest.mark.usefixtures("nothing_is_evaluated")
+@pytest.mark.parametrize("sql", BY_BOUNDS)
+def test_bounds_of_the_kept_row_groups_alone_skip_row_groups_of_the_other_side(sql: str, wh: Warehouse) -> None:
+    with_it, without = wh.sql(sql, executor="local"), wh.sql(sql, executor="local", off=[PRUNE_JOIN.name])
+    assert with_it.rows() == without.rows()
+    assert with_it.stats["rows_scanned"] < without.stats["rows_scanned"] * 0.7
+    told = [d for d in with_it.plan.decisions if d.rule == PRUNE_JOIN.name]
+    assert told
+    assert all("lies within the bounds of" in d.why and d.figures["values"] == 0 for d in told)
+
+
+@pytest.mark.usefixtures("nothing_is_evaluated")
+@pytest.mark.parametrize("sql", [*SKIPPING, *NOT_SKIPPING])
+def test_bounds_never_change_an_answer(sql: str, wh: Warehouse) -> None:
+    assert wh.sql(sql, executor="local").rows() == wh.sql(sql, executor="local", off=RULE_NAMES).rows()
+
+
+JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("join", JOINS)
+def test_every_kind_of_join_answers_as_without_skipping(
+    join: str, exact: bool, wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exact:
+        monkeypatch.setattr("parquetry.query.rules.prune_join._MOST_ROWS", 0)
+    counted = "count(*) AS n, count(a.store) AS s, sum(a.n) AS t"
+    for left, right in (("facts", "stores"), ("stores", "facts"), ("facts", "facts")):
+        values = "a.store, a.n" if left == "facts" else "a.store, a.region AS n"
+        for on_only in (True, False):
+            condition, where = "b.store IN (3, 4)", "WHERE a.store > 2"
+            if join == "CROSS JOIN":
+                text = f"b WHERE a.store = b.store AND a.store > 2 AND {condition} AND b.store = 3"
+            else:
+                on = f"a.store = b.store AND {condition}" if on_only else "a.store = b.store"
+                text = f"b ON {on} {where}"
+            sql = f"SELECT {counted} FROM (SELECT {values} FROM {left} a WHERE a.store < 9) a {join} {right} {text}"
+            found = wh.sql(sql, executor="local")
+            assert found.rows() == wh.sql(sql, executor="local", off=RULE_NAMES).rows(), sql
+
+
+def test_a_side_that_cannot_be_read_is_left_to_who_answers(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = "SELECT sum(v) AS v FROM facts JOIN days ON facts.day = days.day WHERE month = 5"
+
+    def broken(*_: object) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr("parquetry.query.rules.prune_join.stored_rows", broken)
+    plan = wh.explain(sql).plan
+    (told,) = [d for d in plan.decisions if d.rule == PRUNE_JOIN.name]
+    assert (told.outcome, told.why) == ("refused", "days cannot be read: gone")
+    assert "prune_join" not in plan.tables["facts"].skipped_by
+
+
+def test_a_join_of_many_tables_is_planned_in_a_moment(wh: Warehouse) -> None:
+    joins = " ".join(f"JOIN days d{i} ON d{i}.day = facts.day AND d{i}.month = {i % 3}" for i in range(20))
+    sql = f"SELECT count(*) AS n FROM facts {joins}"
+    wh.explain(sql)
+    assert wh.explain(sql).plan.tables["facts"].rows == 0
+    plan = wh.explain(sql.replace("month = 1", "month = 0").replace("month = 2", "month = 0")).plan
+    assert 0 < plan.tables["facts"].rows <= 1600
+
+
+@pytest.mark.spark
+def test_spark_reads_as_little(wh: Warehouse) -> None:
+    for sql in (SKIPPING[0], SKIPPING[5], BY_BOUNDS[2]):
+        result = wh.sql(sql, executor="spark")
+        assert result.plan.executor == "spark"
+        assert result.rows() == wh.sql(sql, executor="spark", off=RULE_NAMES).rows()
+        assert result.stats["skipped_by"]["prune_join"] > 0

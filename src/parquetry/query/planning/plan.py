@@ -11,6 +11,7 @@ import numpy as np
 
 from parquetry.layouts.pruning.prune import Mask
 from parquetry.model.delta import Delta
+from parquetry.model.predicate import Predicate
 from parquetry.model.state import TableState
 from parquetry.query.planning.bind import BoundQuery, TableRef
 from parquetry.query.planning.snapshots import Snapshot
@@ -153,6 +154,7 @@ class Plan:
     times: int = 1  # that the query was asked for, with this one
     plan_ms: float = 0.0
     scan: SplitPlan | None = None  # how Spark's part is cut for scan workers
+    induced: tuple[Predicate, ...] = ()  # what joins say of each reference of the user's query, for the log
 
     def decide(self, decision: Decision, **changes: Any) -> Plan:
         return replace(self, decisions=(*self.decisions, decision), **changes)

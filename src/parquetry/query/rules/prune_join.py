@@ -1,20 +1,24 @@
 """Skips row groups of one side of a join by what the filters leave of the other, along the join graph.
 
-A small filtered side is evaluated first: the values of its join column are a condition on the other side, which every
-proof may use. They are found once for the deltas and filters that they follow from.
+The smallest and largest values of the row groups that a side keeps bound the other side's column: that costs nothing. A
+small side is evaluated first, once for the deltas and filters that its rows follow from: then the very values of its
+column are a condition on the other side, which every proof may use.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from parquetry.joins.induced import induced, satisfying
+from parquetry.errors import StorageError
+from parquetry.joins.induced import induced, kept_values, satisfying
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Wanted, prune
-from parquetry.model.predicate import And, Anything, Predicate, columns_of, restrict
+from parquetry.model.predicate import ANYTHING, Anything, Predicate, columns_of, restrict
+from parquetry.model.through import MOST_STEPS, renamed, steps_of, through
 from parquetry.model.types import is_float
 from parquetry.query.planning.bind import EqualColumns
 from parquetry.query.planning.plan import Decision, Plan, TablePlan
@@ -22,6 +26,7 @@ from parquetry.query.planning.rule import Rule
 from parquetry.storage.cache import METADATA
 from parquetry.storage.scan.arrow import stored_rows
 from parquetry.storage.scan.scan import KeptGroups, read_tasks
+from parquetry.workload.simplify import both
 
 NAME = "prune_join"
 _MOST_ROWS = 1 << 19  # of a side that is evaluated
@@ -29,6 +34,15 @@ _MOST_EVALUATED = 1 << 21  # rows, of all sides of a query
 _LESS = 4  # times fewer rows than the side that is to be skipped
 _SMALL = 1 << 14  # rows of a side that may be evaluated whatever the other side's
 _MOST_STEPS = 64
+_MOST_SECONDS = 0.03  # beside the time to evaluate sides, after which no further step is begun
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What the filters leave of one column of a side: of so many rows, and the distinct values if they were read."""
+
+    rows: int
+    values: pa.Array | None = None
 
 
 @dataclass
@@ -37,77 +51,115 @@ class _Graph:
 
     plan: Plan
     said: dict[int, Predicate]  # of each reference: its own filters, and what was induced
+    logged: dict[int, Predicate]  # of each reference: what was induced, and by which filters of which tables
     rows_left: int = _MOST_EVALUATED
+    steps_left: int = _MOST_STEPS
+    until: float = field(default_factory=lambda: time.monotonic() + _MOST_SECONDS)
 
     def place(self, ref: int) -> tuple[str, int]:
         """The table of a reference of the query, and its place among that table's references."""
         name = self.plan.bound.refs[ref].table
         return name, sum(r.table == name for r in self.plan.bound.refs[:ref])
 
+    def side(self, ref: int) -> tuple[TablePlan, int]:
+        name, at = self.place(ref)
+        return self.plan.tables[name], at
+
 
 def _apply(plan: Plan) -> Plan:
-    equal = plan.bound.equal
-    if not equal or any(r.table not in plan.tables for r in plan.bound.refs):  # a view stands for one of them
+    refs, equal = plan.bound.refs, plan.bound.equal
+    if not equal or any(r.table not in plan.tables for r in refs):  # a view stands for one of them
         return plan
-    graph = _Graph(plan, {i: r.predicate for i, r in enumerate(plan.bound.refs)})
-    waiting, done = _order(graph, [i for i, p in graph.said.items() if not isinstance(p, Anything)]), set()
-    for _ in range(_MOST_STEPS):
-        step = next((e for e in _edges(equal, waiting) if e not in done), None)
+    graph = _Graph(plan, {i: r.predicate for i, r in enumerate(refs)}, dict.fromkeys(range(len(refs)), ANYTHING))
+    used: dict[EqualColumns, Predicate] = {}  # what was said of the source then
+    while graph.steps_left and time.monotonic() < graph.until:
+        step = next((e for e in _edges(graph, equal) if used.get(e) != graph.said[e.source]), None)
         if step is None:
             break
-        done.add(step)
-        if _travel(graph, step) and step.target not in waiting:
-            waiting = _order(graph, [*waiting, step.target])
-    return graph.plan
+        used[step] = graph.said[step.source]
+        graph.steps_left -= 1
+        _travel(graph, step)
+    return replace(graph.plan, induced=tuple(graph.logged[i] for i in range(len(refs))))
 
 
 PRUNE_JOIN = Rule(NAME, "skips row groups that can join nothing of what filters leave of the other side", _apply)
 
 
-def _order(graph: _Graph, refs: list[int]) -> list[int]:
-    """The smallest tables first: what they say may make the others smaller."""
-    return sorted(refs, key=lambda i: graph.plan.tables[graph.place(i)[0]].rows)
+def _edges(graph: _Graph, equal: tuple[EqualColumns, ...]) -> Iterator[EqualColumns]:
+    """Those whose source something is said of, the smallest sources first: they may make the others smaller."""
+    said = [i for i, p in graph.said.items() if not isinstance(p, Anything)]
+    said.sort(key=lambda i: graph.side(i)[0].rows)
+    return (e for i in said for e in equal if e.source == i)
 
 
-def _edges(equal: tuple[EqualColumns, ...], refs: list[int]) -> Iterator[EqualColumns]:
-    return (e for i in refs for e in equal if e.source == i)
-
-
-def _travel(graph: _Graph, e: EqualColumns) -> bool:
-    """Lets the source's values skip row groups of the target; whether more is known of it now."""
-    (source, at), (target, of) = graph.place(e.source), graph.place(e.target)
-    plan = graph.plan
-    a, b = plan.tables[source], plan.tables[target]
+def _travel(graph: _Graph, e: EqualColumns) -> None:
+    """Lets the source's values skip row groups of the target."""
+    (source, (a, at)), (target, (b, of)) = (
+        (graph.plan.bound.refs[i].table, graph.side(i)) for i in (e.source, e.target)
+    )
     if a.index is None or b.index is None or e.target_column not in _stored(b) or e.source_column not in _stored(a):
-        return False
-    if is_float(a.state.schema.column(e.source_column).arrow):
-        return False
-    rows = int(a.index.rows[a.masks[at]].sum())
-    small = b.rows <= _SMALL
-    if (
-        rows > min(_MOST_ROWS, graph.rows_left)
-        or rows > max(_SMALL, b.rows // _LESS)
-        or small
-        and isinstance(graph.said[e.source], Anything)
-    ):
-        return False
-    graph.rows_left -= rows
-    said = restrict(graph.said[e.source], _stored(a))
-    values = _values(plan, a, at, e.source_column, said)
-    found = induced(e.target_column, values)
-    wanted = Wanted(b.index, found, known_layouts(b.state), off=plan.off)
-    mask = b.masks[of] & prune(wanted)
-    graph.said[e.target] = And((graph.said[e.target], found))
-    if mask.sum() == b.masks[of].sum():
-        return small
-    narrowed = b.narrowed(NAME, [mask if i == of else m for i, m in enumerate(b.masks)])
+        return
+    bounds = a.index.bounds(e.source_column)
+    if bounds is None or is_float(bounds.kind):
+        return
+    keep = a.masks[at]
+    kept_rows = int(a.index.rows[keep].sum())
+    left = _Left(kept_rows)
+    if kept_rows <= min(_MOST_ROWS, graph.rows_left) and kept_rows <= max(_SMALL, b.rows // _LESS):
+        graph.rows_left -= kept_rows
+        began = time.monotonic()
+        try:
+            left = _evaluated(graph.plan, a, at, e.source_column, restrict(graph.said[e.source], _stored(a)))
+        except (pa.ArrowException, OSError, StorageError) as error:  # who reads it for the answer will tell
+            told = f"{source} cannot be read: {str(error).splitlines()[0][:120]}"
+            graph.plan = graph.plan.decide(Decision(NAME, f"{target}: nothing skipped", told, target, "refused"))
+            return
+        graph.until += time.monotonic() - began
+    exact = left.values is not None
+    if left.values is not None:
+        found = induced(e.target_column, left.values, b.index.bounds(e.target_column))
+    else:
+        found = kept_values(e.target_column, bounds, keep & (a.index.nulls(e.source_column) != a.index.rows))
+    _log(graph, e, found, a)
+    said = both([graph.said[e.target], found])
+    if said == graph.said[e.target]:
+        return
+    mask = b.masks[of]
+    if mask.any():
+        mask = mask & prune(Wanted(b.index, found, known_layouts(b.state), off=graph.plan.off))
+    if mask.sum() < b.masks[of].sum() or exact:
+        graph.said[e.target] = said
+    if mask.sum() < b.masks[of].sum():
+        narrowed = b.narrowed(NAME, [mask if i == of else m for i, m in enumerate(b.masks)])
+        graph.plan = graph.plan.with_table(target, narrowed).decide(_told(e, source, target, a, left, b, narrowed))
+
+
+def _told(
+    e: EqualColumns, source: str, target: str, a: TablePlan, left: _Left, b: TablePlan, narrowed: TablePlan
+) -> Decision:
+    assert a.index is not None
+    assert b.index is not None
     skipped = b.groups_read - narrowed.groups_read
-    decided = f"{target}: {skipped} of {b.groups_total} row groups skipped"
-    why = f"{e.target_column} equals {source}.{e.source_column}, of which {len(values):,} values are left"
-    figures = {"skipped": skipped, "values": len(values), "rows_evaluated": rows}
-    told = Decision(NAME, decided, why, target, figures=figures)
-    graph.plan = plan.with_table(target, narrowed).decide(told)
-    return True
+    rows, of = int(a.index.rows[~a.index.extra].sum()), int(b.index.rows[~b.index.extra].sum())
+    decided = f"{target}: {skipped} of {b.groups_total} row groups skipped, {narrowed.rows:,} of {of:,} rows kept"
+    if left.values is not None:
+        what = f"of which {len(left.values):,} values are left, in {left.rows:,} of {rows:,} rows"
+    else:
+        what = f"which lies within the bounds of {left.rows:,} of {rows:,} rows"
+    figures = {"skipped": skipped, "rows_kept": narrowed.rows, "rows": of, "source_rows_kept": left.rows}
+    figures |= {"source_rows": rows, "values": 0 if left.values is None else len(left.values)}
+    why = f"{e.target_column} equals {source}.{e.source_column}, {what}"
+    return Decision(NAME, decided, why, target, figures=figures)
+
+
+def _log(graph: _Graph, e: EqualColumns, found: Predicate, a: TablePlan) -> None:
+    """Notes what a layout of the target may be learned from: the values, and the filters that left them."""
+    told = [graph.logged[e.target], found]
+    if a.state.schema.key == (e.source_column,):  # each value leads to one row at most
+        known = both([graph.plan.bound.refs[e.source].predicate, graph.logged[e.source]])
+        near = frozenset(c for c in columns_of(known) if len(steps_of(c)[1]) < MOST_STEPS and c != e.source_column)
+        told.append(renamed(restrict(known, near), lambda c: through(e.target_column, a.state.name, c)))
+    graph.logged[e.target] = both([p for p in told if not isinstance(p, Anything)])
 
 
 def _stored(t: TablePlan) -> frozenset[str]:
@@ -115,13 +167,13 @@ def _stored(t: TablePlan) -> frozenset[str]:
     return frozenset(t.state.schema.key) if t.state.view is not None else t.usable
 
 
-def _values(plan: Plan, t: TablePlan, at: int, column: str, said: Predicate) -> pa.Array:
-    """The distinct values of a column in the rows that may satisfy what is said."""
+def _evaluated(plan: Plan, t: TablePlan, at: int, column: str, said: Predicate) -> _Left:
+    """The rows that may satisfy what is said, and their distinct values of a column."""
     assert t.index is not None
     columns = sorted({column} | columns_of(said))
     index, mask = t.index, t.masks[at]
 
-    def load() -> pa.Array:
+    def load() -> _Left:
         found = []
         groups = KeptGroups(index, mask).row_groups()
         for task in read_tasks(t.deltas, groups):
@@ -129,7 +181,8 @@ def _values(plan: Plan, t: TablePlan, at: int, column: str, said: Predicate) -> 
             rows, _ = stored_rows(plan.store, t.state, task.schema_id, file, groups[file.path], columns)
             found.append(satisfying(rows, said).column(column).combine_chunks())
         kind = t.state.schema.column(column).arrow
-        return pa.chunked_array([f.cast(kind) for f in found], kind).unique().drop_null()
+        values = pa.chunked_array([f.cast(kind) for f in found], kind).unique().drop_null()
+        return _Left(sum(map(len, found)), values)
 
     key = ("induced", t.state.table_id, t.delta_ids, column, said, mask.tobytes())
-    return METADATA.get(key, load, lambda values: 256 + values.nbytes)
+    return METADATA.get(key, load, lambda left: 256 + (0 if left.values is None else left.values.nbytes))
