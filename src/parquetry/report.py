@@ -11,6 +11,7 @@ from parquetry.errors import CatalogError
 from parquetry.maintain.pick import Advance, Compact, Refresh, pick
 from parquetry.maintain.retry import cannot_show
 from parquetry.model.delta import Delta
+from parquetry.model.layout import cut_columns
 from parquetry.model.queryable import candidate, pending, queryable, ready, sources_of
 from parquetry.model.state import State, TableState
 from parquetry.storage.index_reader import open_index
@@ -105,7 +106,7 @@ def layout(t: TableState) -> dict[str, Any]:
     told: dict[str, Any] = {"table": t.name, "learner": t.learner, "columns": list(t.schema.key), "blocks": t.blocks}
     if t.layout is None:
         return {**told, "deltas_in_it": len(t.deltas)}
-    told |= {"columns": list(t.layout.columns), "options": dict(t.layout.options)}
+    told |= {"columns": list(cut_columns(t.layout)), "options": dict(t.layout.options)}
     told |= {"extra_blocks": len(t.layout.extra), "extra_rows": sum(d.extra_rows for d in t.deltas)}
     return {**told, "deltas_in_it": sum(d.layout_id == t.layout_id for d in t.deltas)}
 

@@ -366,7 +366,8 @@ class Warehouse:
     ) -> WhatIf:
         """What one query would read if ``table`` had the layout, learned from the log, and what it reads today."""
         state = self.catalog.state()
-        name, asked = part_of_query(query, table, state.readable)
+        induced = self._engine.plan(query).induced
+        name, asked = part_of_query(query, table, state.readable, induced)
         log = asked_queries(self._logged(), name, queries)
         wanted = options or RelayoutOptions(sample_rows=SAMPLE_ROWS)
         with self._watched(progress):

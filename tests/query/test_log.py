@@ -21,7 +21,7 @@ STATS = {"executor": "local", "qt": 1, "elapsed_ms": 1.0, "plan_ms": 0.5, "rows_
 
 def asked(sql: str) -> Plan:
     bound = SimpleNamespace(sql=sql, refs=())
-    return cast(Plan, SimpleNamespace(asked=None, bound=bound, tables={"t": None}))
+    return cast(Plan, SimpleNamespace(asked=None, bound=bound, tables={"t": None}, induced=()))
 
 
 def log_to(write: Callable[[Sequence[Any]], None]) -> log.QueryLog:

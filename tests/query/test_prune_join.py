@@ -173,7 +173,7 @@ def test_a_side_that_cannot_be_read_is_left_to_who_answers(wh: Warehouse, monkey
     def broken(*_: object) -> None:
         raise OSError("gone")
 
-    monkeypatch.setattr("parquetry.query.rules.prune_join.stored_rows", broken)
+    monkeypatch.setattr("parquetry.joins.reach.stored_rows", broken)
     plan = wh.explain(sql).plan
     (told,) = [d for d in plan.decisions if d.rule == PRUNE_JOIN.name]
     assert (told.outcome, told.why) == ("refused", "days cannot be read: gone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from parquetry.model.keys import is_value_of
 from parquetry.model.order_codes import HIGHEST, LOWEST, Bounds, Codes
 from parquetry.model.predicate import ANYTHING, And, Anything, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
 from parquetry.model.types import is_float, is_nested
+from parquetry.model.values import order_key
 
 MOST_VALUES = 2048
 """More are told by ranges."""
@@ -40,6 +42,20 @@ def induced(column: str, values: pa.Array, reach: Bounds | None = None) -> Predi
         return OneOf(column, frozenset(values.to_pylist()))
     least = pc.min_max(values).as_py()
     return Range(column, least["min"], least["max"])
+
+
+def told_briefly(predicate: Predicate, most: int) -> Predicate:
+    """The predicate with sets of more than ``most`` values as ranges, which may hold more."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return replace(predicate, parts=tuple(told_briefly(p, most) for p in parts))
+        case OneOf(column, values) if len(values) > most:
+            array = pa.array(sorted(values, key=order_key))
+            if _counted(array.type):
+                codes = _codes(array)
+                return _ranges(column, codes, codes, array.type)
+            return Range(column, array[0].as_py(), array[-1].as_py())
+    return predicate
 
 
 def kept_values(column: str, bounds: Bounds, keep: Any) -> Predicate:

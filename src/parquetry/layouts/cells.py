@@ -27,6 +27,7 @@ from parquetry.model.layout import (
     Leaf,
     NestedLayout,
     Node,
+    ReachingLayout,
     TreeLayout,
 )
 from parquetry.model.logged_query import LoggedQuery
@@ -44,7 +45,7 @@ def with_cells(
     if isinstance(spec, CurveLayout):
         # A curve's cells are finer cuts of the same curve.
         return learn(spec.learner, sample, workload, finer)
-    if isinstance(spec, NestedLayout):
+    if isinstance(spec, NestedLayout | ReachingLayout):
         return spec  # its parts have theirs
     if isinstance(spec, FeatureLayout):
         return cut_clusters(spec, sample, workload, finer)

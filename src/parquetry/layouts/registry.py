@@ -30,21 +30,23 @@ class Learner:
     learn: Learn
     needs_queries: bool = True
     """Without queries it does not know what to cut on, unless columns are named."""
+    reaches: bool = False
+    """It may cut on what rows reach through keys as on a column of their own."""
     uses_opaque: bool = False
     """It makes use of conditions that can only be evaluated, and so needs their columns."""
 
 
 LEARNERS: dict[str, Learner] = {
     "key": Learner(learn_key, needs_queries=False),
-    "kdtree": Learner(learn_kdtree),
-    "qdtree": Learner(learn_qdtree),
-    "paw": Learner(learn_paw),
+    "kdtree": Learner(learn_kdtree, reaches=True),
+    "qdtree": Learner(learn_qdtree, reaches=True),
+    "paw": Learner(learn_paw, reaches=True),
     "warp": Learner(learn_warp, uses_opaque=True),
-    "range": Learner(learn_range),
+    "range": Learner(learn_range, reaches=True),
     "robust": Learner(learn_robust, needs_queries=False),
     "two_phase": Learner(learn_two_phase, needs_queries=False),
-    "zorder": Learner(learn_zorder),
-    "hilbert": Learner(learn_hilbert),
+    "zorder": Learner(learn_zorder, reaches=True),
+    "hilbert": Learner(learn_hilbert, reaches=True),
 }
 
 

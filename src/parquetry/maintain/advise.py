@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from parquetry.joins.reach import reach
 from parquetry.layouts.pricing.column_bytes import ColumnBytes, stored_column_bytes
 from parquetry.layouts.pricing.price import Asked, PricedLayout
 from parquetry.layouts.pricing.priced_sample import SampledTable
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.maintain.candidates import Candidate, candidates_of
 from parquetry.maintain.compare import AdviseOptions, compare, cuttable, filtered_columns
-from parquetry.maintain.relayout import Phase, default_block_rows, draw_sample, ranges_of
+from parquetry.maintain.relayout import Phase, default_block_rows, draw_sample, ranges_of, through_columns
 from parquetry.maintain.verdict import KEEP, Advice
 from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.predicate import Nothing
+from parquetry.model.reached import Reached
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
 from parquetry.storage.snapshot_index import open_snapshot
@@ -49,7 +51,8 @@ def advise(
     possible = [q for q in log if not isinstance(q.predicate, Nothing)]
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
-    sampled = sample_for(spark(), store, table, possible, stored, options.layout)
+    reached = reach(store, state, through_columns(q.query for q in possible))
+    sampled = sample_for(spark(), store, table, possible, stored, options.layout, reached)
     today = stored_layout(store, state, table, stored)
     return replace(compare(table, sampled, today, possible, options, phase), notes=_notes(log, possible, state, table))
 
@@ -85,17 +88,23 @@ def sample_for(
     queries: Sequence[Asked],
     stored: ColumnBytes,
     options: RelayoutOptions,
+    reached: Mapping[str, Reached] | None = None,
 ) -> SampledTable:
     """One sample with the key, all columns that the queries filter, and those they read unless they are wide."""
     schema = table.schema
-    needed = {*schema.key, *filtered_columns(queries), *(options.columns or ())}
+    needed = {
+        *schema.key,
+        *filtered_columns(queries),
+        *(options.columns or ()),
+        *(r.own for r in (reached or {}).values()),
+    }
     if options.within is not None:
         needed.add(ranges_of(table, options).column)
     needed |= {c for q in queries for o in q.query.opaque for c in o.columns}
     needed |= {c for q in queries for c in q.columns if stored.per_row.get(c, 0.0) <= _WIDE}
     columns = [c.name for c in schema.columns if c.name in needed and not is_nested(c.arrow)]
     drawn = draw_sample(spark, store, table, columns, options)
-    return SampledTable(drawn, schema, table.settings, table.rows)
+    return SampledTable(drawn, schema, table.settings, table.rows, reached)
 
 
 def stored_layout(store: Store, state: State, table: TableState, stored: ColumnBytes) -> PricedLayout:

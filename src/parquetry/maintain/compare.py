@@ -26,10 +26,11 @@ from parquetry.maintain.verdict import (
     rank,
     reason_for,
 )
-from parquetry.model.layout import LayoutSpec
+from parquetry.model.layout import LayoutSpec, cut_columns
 from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.predicate import columns_of
 from parquetry.model.state import TableState
+from parquetry.model.through import is_through
 
 SAMPLE_ROWS = 500_000
 PAYS_BACK_WITHIN = 1_000
@@ -75,7 +76,7 @@ def compare(
     scenes = {s.name: vary(_thinned(newer, _MOST_VARIED), s, sampled) for s in SCENARIOS}
     bound = least_possible(sampled, newer, stored, _unit(table, options.layout))
     today = _measure("today", table.learner, (), today_layout, newer, scenes)
-    columns = table.schema.key if table.layout is None else table.layout.columns
+    columns = table.schema.key if table.layout is None else cut_columns(table.layout)
     today = replace(today, columns=columns, blocks=table.blocks)
     rewrite = 2 * table.bytes  # all is read once and written once
     found: list[Measured] = []
@@ -96,7 +97,7 @@ def compare(
         same_order = spec is None and table.layout is None  # the sample lacks the neighbours that compress the key
         priced = simulate(sampled, spec, filtered, stored, measure=not same_order)
         one = _measure(candidate.label, candidate.learner, candidate.settings.items(), priced, newer, scenes)
-        columns, blocks = (tuple(table.schema.key), 1) if spec is None else (spec.columns, spec.blocks)
+        columns, blocks = (tuple(table.schema.key), 1) if spec is None else (cut_columns(spec), spec.blocks)
         one = replace(one, columns=columns, blocks=blocks, learn_s=seconds)
         back = pays_back(one.bytes_per_query, today.bytes_per_query, rewrite)
         found.append(replace(one, pays_back_after=back, reason=reason_for(one, today, bound)))
@@ -133,11 +134,12 @@ def learn_candidate(
         return None
     options = candidate.options(base, cuttable(table, filtered))
     workload = [q.query for q in log if q.filters]
-    return learn_from_sample(table, sampled.sample, candidate.learner, workload, options)
+    return learn_from_sample(table, sampled.sample, candidate.learner, workload, options, reached=sampled.reached)
 
 
 def cuttable(table: TableState, columns: Sequence[str]) -> list[str]:
-    return [c for c in columns if not table.schema.keyed or c in table.schema.key]
+    """Those of its own columns that a layout may be told to cut on."""
+    return [c for c in columns if not is_through(c) and (not table.schema.keyed or c in table.schema.key)]
 
 
 def filtered_columns(queries: Sequence[Asked]) -> list[str]:

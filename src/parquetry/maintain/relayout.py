@@ -6,7 +6,7 @@ brought into the new one by compaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -17,20 +17,24 @@ import pyarrow as pa
 from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import SchemaError
+from parquetry.joins.reach import reach
 from parquetry.layouts.cells import with_cells
 from parquetry.layouts.learners.extra import choose_extra_blocks
 from parquetry.layouts.learners.options import CountVectors, LearnOptions
 from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
+from parquetry.layouts.pruning.regions import regions
 from parquetry.layouts.registry import learn, named
 from parquetry.layouts.routing.spark_blocks import count_vectors
 from parquetry.layouts.write_rows import merge_deltas
-from parquetry.model.layout import LayoutSpec
+from parquetry.model.layout import CurveLayout, LayoutSpec, ReachingLayout, TreeLayout
 from parquetry.model.layout_options import RelayoutOptions, UserOptions
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
 from parquetry.model.queryable import runs
+from parquetry.model.reached import Reached, with_reached
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
+from parquetry.model.through import is_through, steps_of
 from parquetry.model.types import is_nested
 from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
 from parquetry.storage.scan.scan import plan_scan
@@ -75,19 +79,21 @@ def learn_layout(
     workload: Sequence[LoggedQuery],
     options: RelayoutOptions,
     phase: Phase,
+    reached: Mapping[str, Reached] | None = None,
 ) -> LayoutSpec | None:
-    """The learned layout; None is the plain key order, which needs no learning."""
+    """The learned layout; None is the plain key order, which needs no learning. It may cut on what is ``reached``."""
     if learner == "key" and options.within is None:
         if options.extra_space:
             raise SchemaError("the plain key order has no extra blocks; leave extra_space out or choose another layout")
         return None
-    columns = layout_columns(table, learner, workload, options)
+    columns = list(dict.fromkeys(steps_of(c)[0] for c in layout_columns(table, learner, workload, options, reached)))
     if options.within is not None:
         columns = list(dict.fromkeys([*columns, ranges_of(table, options).column]))
     phase(f"sampling {', '.join(columns)}")
     sample = draw_sample(spark, store, table, columns, options)
     whole = partial(count_vectors, stored_rows(spark, store, plan_scan(table, table.deltas)))
-    return learn_from_sample(table, sample, learner, workload, options, phase, whole, partial(_on_executors, spark))
+    side_by_side = partial(_on_executors, spark)
+    return learn_from_sample(table, sample, learner, workload, options, phase, whole, side_by_side, reached)
 
 
 def learn_from_sample(
@@ -99,15 +105,17 @@ def learn_from_sample(
     phase: Phase = lambda _: None,
     count_vectors: CountVectors | None = None,
     run_all: RunAll = one_by_one,
+    reached: Mapping[str, Reached] | None = None,
 ) -> LayoutSpec:
     """The layout of any learner but ``key`` from a sample that may have more columns than the layout cuts on.
 
     ``count_vectors`` counts in the whole table what a learner would otherwise estimate from the sample; ``run_all``
     learns the ranges of a layout that has some.
     """
-    columns = layout_columns(table, learner, workload, options)
+    columns = layout_columns(table, learner, workload, options, reached)
     within = None if options.within is None else ranges_of(table, options)
-    sample = sample.select(list(dict.fromkeys([*columns, *([within.column] if within else [])])))
+    known = [r for name, r in (reached or {}).items() if name in columns]
+    sample = with_reached(sample, known).select(list(dict.fromkeys([*columns, *([within.column] if within else [])])))
     rows = table.rows
     rate = min(1.0, sample.num_rows / rows) if rows and sample.num_rows else 1.0
     how = learn_options(table, columns, rate, options)
@@ -118,13 +126,30 @@ def learn_from_sample(
         spec = with_cells(learn(learner, sample, workload, how), sample, workload, how, options.cells)
     else:
         spec = learn_nested(learner, sample, workload, how, within, options.cells, run_all)
-    if not options.extra_space:
+    if known:
+        return _reaching(spec, known)
+    if not options.extra_space or isinstance(spec, ReachingLayout):
         return spec
     # An extra block competes with cells, so it may be as small as one.
     finer = replace(how, columns=spec.columns, block_rows=max(1, how.block_rows // max(1, options.cells)))
     budget = int(rows * options.extra_space)
     extra = choose_extra_blocks(spec, sample, workload, finer, budget, _MOST_EXTRA)
     return replace(spec, extra=tuple(e.box for e in extra))
+
+
+def _reaching(spec: LayoutSpec, reached: Sequence[Reached]) -> LayoutSpec:
+    """The layout with the maps that it needs to find a row's block, and no others."""
+    assert isinstance(spec, TreeLayout | CurveLayout)
+    if isinstance(spec, TreeLayout):
+        used = {c for r in regions(spec) for box in (r.box, *r.holes) for c in box.intervals}
+        spec = replace(spec, columns=tuple(c for c in spec.columns if c in used or not is_through(c)))
+    kept = tuple(r for r in reached if r.name in spec.columns)
+    return ReachingLayout(spec, kept) if kept else spec
+
+
+def through_columns(workload: Iterable[LoggedQuery]) -> set[str]:
+    """What the queries filter by that rows reach through keys."""
+    return {c for q in workload for c in columns_of(q.predicate) if is_through(c)}
 
 
 def _on_executors(spark: SparkSession, tasks: Sequence[Callable[[], LayoutSpec]]) -> list[LayoutSpec]:
@@ -158,7 +183,8 @@ def relayout(
     with rewriting(catalog, store, name, holder, phase) as work:
         state = catalog.state()
         table = state.table(name)
-        spec = learn_layout(spark, store, table, learner, workload, options, phase)
+        reached = reach(store, state, through_columns(workload))
+        spec = learn_layout(spark, store, table, learner, workload, options, phase, reached)
         after = replace(table, layout=spec, layout_id=LAYOUT_OF_THIS_COMMIT)
         edits: list[Edit] = [PublishLayout(table.table_id, spec)]
         size = extra_rows = 0
@@ -191,10 +217,14 @@ def rewriting(catalog: Catalog, store: Store, name: str, holder: str, phase: Pha
 
 
 def layout_columns(
-    table: TableState, learner: str, workload: Sequence[LoggedQuery], options: RelayoutOptions
+    table: TableState,
+    learner: str,
+    workload: Sequence[LoggedQuery],
+    options: RelayoutOptions,
+    reached: Mapping[str, Reached] | None = None,
 ) -> list[str]:
-    """What the layout may cut on: asked for, or filtered by the workload, or for learners that need no queries
-    everything; on keyed tables key columns only."""
+    """What the layout may cut on: asked for, or filtered by the workload, be it through keys, or for learners that need
+    no queries everything; on keyed tables key columns only."""
     schema = table.schema
     if options.columns:
         for c in options.columns:
@@ -207,6 +237,8 @@ def layout_columns(
         used |= {c for q in workload for o in q.opaque for c in o.columns}
     allowed = [c.name for c in schema.columns if not is_nested(c.arrow) and (not schema.keyed or c.name in schema.key)]
     columns = [c for c in allowed if c in used or not named(learner).needs_queries]
+    if named(learner).reaches and options.within is None and not options.extra_space:
+        columns += [name for name, r in (reached or {}).items() if name in used and r.own in allowed]
     if not columns:
         filtered = ", ".join(sorted(used)) or "nothing"
         raise SchemaError(

@@ -10,12 +10,13 @@ import numpy as np
 
 from parquetry.catalog import Catalog
 from parquetry.errors import QueryError
+from parquetry.joins.reach import reach
 from parquetry.layouts.pricing.column_bytes import stored_column_bytes
 from parquetry.layouts.pricing.price import Asked, Price, simulate
 from parquetry.maintain.advise import sample_for, stored_layout
 from parquetry.maintain.candidates import Candidate
 from parquetry.maintain.compare import SAMPLE_ROWS, cuttable, filtered_columns
-from parquetry.maintain.relayout import Phase, learn_from_sample
+from parquetry.maintain.relayout import Phase, learn_from_sample, through_columns
 from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.state import State, TableState
 from parquetry.query.demands import Ran, ran_since
@@ -65,10 +66,12 @@ def what_if(
     filtered = filtered_columns([*usable, asked])
     wanted = candidate.options(options, cuttable(table, filtered))
     phase(f"sampling {table.name}")
-    sampled = sample_for(spark(), store, table, [*usable, asked], stored, wanted)
+    reached = reach(store, state, through_columns(q.query for q in (*usable, asked)))
+    sampled = sample_for(spark(), store, table, [*usable, asked], stored, wanted, reached)
     spec = None
     if learner != "key" or wanted.within is not None:
-        spec = learn_from_sample(table, sampled.sample, learner, [q.query for q in usable], wanted, phase)
+        queries = [q.query for q in usable]
+        spec = learn_from_sample(table, sampled.sample, learner, queries, wanted, phase, reached=reached)
     then = simulate(sampled, spec, filtered, stored, measure=spec is not None or table.layout is not None)
     now = stored_layout(store, state, table, stored)
     return WhatIf(

@@ -7,6 +7,7 @@ neighbours in number are neighbours in the tree.
 A curve layout ranks each column by boundaries, mixes the ranks' bits along a space-filling curve and cuts the curve.
 A feature layout tests a row against conditions and keeps rows with similar results together (WP-07).
 A nested layout cuts one column into ranges and has a layout of its own for each; their blocks are numbered through.
+A reaching layout cuts on what rows reach through keys, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 from parquetry.errors import SchemaError
 from parquetry.model.box import Box, Interval
 from parquetry.model.predicate import ANYTHING, Opaque, Predicate, predicate_from_json, predicate_to_json
+from parquetry.model.reached import Reached
+from parquetry.model.through import is_through, steps_of
 from parquetry.model.values import order_key, value_from_json, value_to_json
 
 FORMAT = 1
@@ -235,7 +238,49 @@ class FeatureLayout:
         return {**_head(self), "kind": "features", **own}
 
 
-LayoutSpec = TreeLayout | CurveLayout | NestedLayout | FeatureLayout
+@dataclass(frozen=True)
+class ReachingLayout:
+    """A layout that also cuts on what rows reach through keys: its inner one sees these as columns like any other."""
+
+    inner: TreeLayout | CurveLayout
+    reached: tuple[Reached, ...]
+
+    @property
+    def learner(self) -> str:
+        return self.inner.learner
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's own."""
+        return tuple(dict.fromkeys(steps_of(c)[0] for c in self.inner.columns))
+
+    @property
+    def blocks(self) -> int:
+        return self.inner.blocks
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.inner.options
+
+    @property
+    def extra(self) -> tuple[Box, ...]:
+        return ()
+
+    def __post_init__(self) -> None:
+        if self.inner.extra or {r.name for r in self.reached} != {c for c in self.inner.columns if is_through(c)}:
+            raise SchemaError("a layout that reaches through keys has a map for each such column, and no extra blocks")
+
+    def to_json(self) -> dict[str, Any]:
+        maps = [r.to_json() for r in self.reached]
+        return {**_head(self), "kind": "reaching", "inner": self.inner.to_json(), "reached": maps}
+
+
+LayoutSpec = TreeLayout | CurveLayout | NestedLayout | FeatureLayout | ReachingLayout
+
+
+def cut_columns(spec: LayoutSpec) -> tuple[str, ...]:
+    """What a layout cuts on, with what it reaches through keys."""
+    return spec.inner.columns if isinstance(spec, ReachingLayout) else spec.columns
 
 
 def ranges_between(boundaries: Sequence[Any]) -> tuple[Interval, ...]:
@@ -266,7 +311,7 @@ def layout_from_json(d: Mapping[str, Any]) -> LayoutSpec:
 
 
 # What decoding may raise where something is missing, of another type, or out of range.
-_UNDECODABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+_UNDECODABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, OSError)
 
 
 def _decoded(d: Mapping[str, Any]) -> LayoutSpec:
@@ -285,6 +330,11 @@ def _decoded(d: Mapping[str, Any]) -> LayoutSpec:
         values = tuple(value_from_json(v) for v in d["boundaries"])
         parts = tuple(layout_from_json(part) for part in d["parts"])
         return NestedLayout(column=d["column"], boundaries=values, parts=parts, **head)
+    if d["kind"] == "reaching":
+        inner = layout_from_json(d["inner"])
+        if not isinstance(inner, TreeLayout | CurveLayout):
+            raise SchemaError("a layout that reaches through keys is a tree or a curve inside")
+        return ReachingLayout(inner, tuple(Reached.from_json(r) for r in d["reached"]))
     if d["kind"] != "curve":
         raise SchemaError(f"layout kind {d['kind']!r} is not known to this release; upgrade parquetry")
     boundaries = {c: tuple(value_from_json(v) for v in vs) for c, vs in d["boundaries"].items()}

@@ -6,10 +6,10 @@ conditions and in layouts; no query can use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from parquetry.model.predicate import And, Anything, Nothing, Or, Predicate
+from parquetry.model.predicate import And, Anything, Nothing, Or, Predicate, columns_of, restrict
 
 _STEP = "→"
 MOST_STEPS = 4
@@ -37,6 +37,11 @@ def steps_of(name: str) -> tuple[str, list[tuple[str, str]]]:
     column, *steps = name.split(_STEP)
     found = [step.partition(".") for step in steps]
     return column, [(table, reached) for table, _, reached in found]
+
+
+def about(predicate: Predicate, columns: Collection[str]) -> Predicate:
+    """What ``predicate`` says about ``columns`` alone, and about what is reached through them."""
+    return restrict(predicate, frozenset(c for c in columns_of(predicate) if steps_of(c)[0] in columns))
 
 
 def renamed(predicate: Predicate, rename: Callable[[str], str]) -> Predicate:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import ParquetryError, QueryError
+from parquetry.joins.induced import told_briefly
 from parquetry.layouts.pricing.price import Asked
 from parquetry.model.logged_query import LoggedQuery
-from parquetry.model.predicate import Anything, Nothing
+from parquetry.model.predicate import (
+    ANYTHING,
+    Anything,
+    Predicate,
+    predicate_from_json,
+    predicate_to_json,
+)
 from parquetry.model.schema import TableSchema
+from parquetry.model.through import about
 from parquetry.query.planning.bind import TableRef, bind
 from parquetry.query.sql.conditions import NOT_USED
 from parquetry.workload.lexemes import semicolons
+from parquetry.workload.simplify import both
 
 IMPORTED = "imported"
+_MOST_LOGGED = 256  # values of a column that joins left, one by one; more are told by ranges
+_MOST_LOGGED_CHARACTERS = 1 << 14
 _NOT_RUN = {"executor": IMPORTED, "qt": 0, "elapsed_ms": 0.0, "plan_ms": 0.0, "rows_out": 0, "bytes_read": 0}
 
 
@@ -38,13 +50,18 @@ class Imported:
     rejected: tuple[Rejected, ...]
 
 
-def shape_of(ref: TableRef) -> dict[str, Any]:
-    """What the log keeps of one reference: columns, filters as text, and which of them nothing can be skipped by.
+def shape_of(ref: TableRef, induced: Predicate = ANYTHING) -> dict[str, Any]:
+    """What the log keeps of one reference: columns, filters as text, which of them nothing can be skipped by, and what
+    its joins said of it then, unless that is long.
 
     The text is bound again when a layout is learned (PW-07), so no more is kept.
     """
     unused = [f.removeprefix(NOT_USED) for f in ref.filters if f.startswith(NOT_USED)]
-    return {"table": ref.table, "columns": list(ref.columns), "filters": list(ref.filters), "opaque": unused}
+    shape = {"table": ref.table, "columns": list(ref.columns), "filters": list(ref.filters), "opaque": unused}
+    if isinstance(induced, Anything):
+        return shape
+    told = predicate_to_json(told_briefly(induced, _MOST_LOGGED))
+    return {**shape, "induced": told} if len(json.dumps(told)) <= _MOST_LOGGED_CHARACTERS else shape
 
 
 def import_queries(catalog: Catalog, path: str | os.PathLike[str]) -> Imported:
@@ -95,30 +112,14 @@ def split_statements(text: str) -> Iterable[tuple[int, str]]:
 
 def workload_of(sqls: Iterable[str], table: str, tables: Mapping[str, TableSchema]) -> list[LoggedQuery]:
     """The conditions that these queries, oldest first, put on ``table``; those without one are left out."""
-    found = []
-    for sql in sqls:
-        try:
-            refs = bind(sql, tables).refs
-        except ParquetryError:
-            continue  # logged under an older schema
-        found += [
-            LoggedQuery(r.predicate, opaque=r.opaque)
-            for r in refs
-            if r.table == table and (r.opaque or not isinstance(r.predicate, Anything))
-            if not isinstance(r.predicate, Nothing)
-        ]
-    return found
+    return [a.query for a in _asked_by(sqls, table, tables) if a.filters]
 
 
 def logged_workload(
     catalog: Catalog, table: str, limit: int, file: str | os.PathLike[str] | None = None
 ) -> list[LoggedQuery]:
     """The newest ``limit`` queries of the log, or those of a file, that filter ``table``, oldest first."""
-    state = catalog.state()
-    name = state.table(table).name
-    if file is not None:
-        return workload_of((sql for _, sql in split_statements(read_workload(file))), name, state.readable)
-    return workload_of((r["sql"] for r in reversed(catalog.queries(limit, name))), name, state.readable)
+    return [a.query for a in asked_queries(catalog, table, limit, file) if a.filters]
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,27 @@ class Ran:
     bytes_read: int
 
 
-def asked_of(sql: str, table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
-    """What the query asks of ``table``, once for each mention; full scans and contradictions included."""
+def asked_of(sql: str, table: str, tables: Mapping[str, TableSchema], induced: Sequence[Predicate] = ()) -> list[Asked]:
+    """What the query asks of ``table``, once for each mention; full scans and contradictions included.
+
+    ``induced`` is what joins say of each of its references, if that is known.
+    """
+    refs = bind(sql, tables).refs
+    known = induced if len(induced) == len(refs) else (ANYTHING,) * len(refs)
     return [
-        Asked(LoggedQuery(r.predicate, opaque=r.opaque), r.columns) for r in bind(sql, tables).refs if r.table == table
+        Asked(LoggedQuery(both([r.predicate, i]), opaque=r.opaque), r.columns)
+        for r, i in zip(refs, known, strict=True)
+        if r.table == table
     ]
+
+
+def induced_then(shape: Sequence[Mapping[str, Any]], tables: Mapping[str, TableSchema]) -> list[Predicate]:
+    """What joins said of each reference of a logged query, as far as its table still has the columns."""
+    found = []
+    for ref in shape:
+        told = predicate_from_json(ref["induced"]) if "induced" in ref else ANYTHING
+        found.append(about(told, tables[ref["table"]].names if ref["table"] in tables else ()))
+    return found
 
 
 def asked_queries(catalog: Catalog, table: str, limit: int, file: str | os.PathLike[str] | None = None) -> list[Asked]:
@@ -146,7 +163,7 @@ def asked_queries(catalog: Catalog, table: str, limit: int, file: str | os.PathL
     found: list[Asked] = []
     for row in reversed(catalog.queries(limit, name)):
         try:
-            found += asked_of(row["sql"], name, state.readable)
+            found += asked_of(row["sql"], name, state.readable, induced_then(row["shape"] or (), state.readable))
         except ParquetryError:
             continue  # logged under an older schema
     return found
@@ -154,16 +171,22 @@ def asked_queries(catalog: Catalog, table: str, limit: int, file: str | os.PathL
 
 def asked_in_file(path: str | os.PathLike[str], table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
     """What the queries of a file ask of ``table``, in the file's order; what cannot be bound is left out."""
+    return _asked_by((sql for _, sql in split_statements(read_workload(path))), table, tables)
+
+
+def _asked_by(sqls: Iterable[str], table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
     found: list[Asked] = []
-    for _, sql in split_statements(read_workload(path)):
+    for sql in sqls:
         try:
             found += asked_of(sql, table, tables)
         except ParquetryError:
-            continue
+            continue  # written for an older schema
     return found
 
 
-def part_of_query(sql: str, table: str | None, tables: Mapping[str, TableSchema]) -> tuple[str, Asked]:
+def part_of_query(
+    sql: str, table: str | None, tables: Mapping[str, TableSchema], induced: Sequence[Predicate]
+) -> tuple[str, Asked]:
     """The table that a query is about and what it asks of it; ``table`` decides where it reads several."""
     refs = bind(sql, tables).refs
     names = list(dict.fromkeys(r.table for r in refs))
@@ -171,7 +194,7 @@ def part_of_query(sql: str, table: str | None, tables: Mapping[str, TableSchema]
     if len(chosen) != 1:
         which = f"it reads {', '.join(names) or 'no table'}"
         raise QueryError(f"say which table of the query to price: {which}")
-    asked = asked_of(sql, chosen[0], tables)
+    asked = asked_of(sql, chosen[0], tables, induced)
     if len(asked) != 1:
         raise QueryError(f"the query mentions '{chosen[0]}' {len(asked)} times; price one part of it at a time")
     return chosen[0], asked[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import CatalogError
+from parquetry.model.predicate import ANYTHING
 from parquetry.query.demands import shape_of
 from parquetry.query.planning.plan import Plan
 
@@ -32,7 +33,9 @@ class QueryLog:
     def add(self, plan: Plan, stats: dict[str, Any]) -> None:
         asked = plan.asked or plan.bound
         tables = sorted({*plan.tables, *(r.table for r in asked.refs)})
-        row = QueryRow.of(time.time(), asked.sql, tables, [shape_of(r) for r in asked.refs], stats)
+        induced = plan.induced or (ANYTHING,) * len(asked.refs)
+        shape = [shape_of(r, told) for r, told in zip(asked.refs, induced, strict=True)]
+        row = QueryRow.of(time.time(), asked.sql, tables, shape, stats)
         with self._lock:
             self._waiting.append(row)
             del self._waiting[:-_MOST_WAITING]

@@ -23,8 +23,9 @@ from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.keys import block_prefix, encode_keys
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.logged_query import LoggedQuery
-from parquetry.model.predicate import Anything, Nothing, Predicate, restrict
+from parquetry.model.predicate import Anything, Nothing, Predicate
 from parquetry.model.settings import Settings
+from parquetry.model.through import about, is_through
 from parquetry.model.types import is_float
 from parquetry.storage.index_reader import RowGroupTable
 from parquetry.storage.snapshot_index import SnapshotIndex
@@ -75,7 +76,7 @@ class PricedLayout:
     def price(self, asked: Asked) -> Price:
         predicate, opaque = asked.predicate, asked.query.opaque
         if self.merged_by:
-            predicate = restrict(predicate, frozenset(self.merged_by))
+            predicate = about(predicate, self.merged_by)
             opaque = tuple(o for o in opaque if set(o.columns) <= set(self.merged_by))
         keep = prune(Wanted(self.index, predicate, self.layouts, opaque))
         groups, rows = int(np.count_nonzero(keep)), float(self.index.rows[keep].sum())
@@ -143,7 +144,7 @@ def _index(
         "block": pa.array(blocks[starts] if len(starts) else blocks),
         "boxes": pa.nulls(len(starts), pa.string()),
     }
-    for name in sorted(filtered):
+    for name in sorted(c for c in filtered if not is_through(c)):
         placed = table.column(name)
         if placed is not None and len(starts):
             data |= _statistics(table, name, placed, order, starts, counts)

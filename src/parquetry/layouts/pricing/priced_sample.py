@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from parquetry.model.box import Interval
 from parquetry.model.layout import Feature
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import ANYTHING, And, IsNull, Nothing, NotNull, OneOf, Or, Predicate, Range
+from parquetry.model.reached import Reached, with_reached
 from parquetry.model.schema import TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.types import is_nested
@@ -38,10 +39,20 @@ class PlacedColumn:
 
 
 class SampledTable:
-    """Rows drawn from a table of ``rows`` rows. Holds its key columns and every column that a price depends on."""
+    """Rows drawn from a table of ``rows`` rows. Holds its key columns and every column that a price depends on, with
+    what the rows reach through keys."""
 
-    def __init__(self, sample: pa.Table, schema: TableSchema, settings: Settings, rows: int) -> None:
-        self.sample, self.schema, self.settings = sample.combine_chunks(), schema, settings
+    def __init__(
+        self,
+        sample: pa.Table,
+        schema: TableSchema,
+        settings: Settings,
+        rows: int,
+        reached: Mapping[str, Reached] | None = None,
+    ) -> None:
+        self.reached = reached or {}
+        self.sample = with_reached(sample, self.reached.values()).combine_chunks()
+        self.schema, self.settings = schema, settings
         self.rows = max(rows, sample.num_rows)
         self.rate = sample.num_rows / self.rows if self.rows else 1.0
         self._columns: dict[str, PlacedColumn | None] = {}
@@ -93,7 +104,7 @@ class SampledTable:
         return found
 
     def _place(self, name: str) -> PlacedColumn | None:
-        if name not in self.sample.column_names or is_nested(self.schema.column(name).arrow):
+        if name not in self.sample.column_names or is_nested(self.sample.schema.field(name).type):
             return None
         column = self.sample.column(name)
         codec = codec_for(column.type)

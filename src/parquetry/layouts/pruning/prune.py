@@ -5,23 +5,40 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from parquetry.layouts.pruning.descriptors import BoxTable
 from parquetry.layouts.pruning.features import FeatureTable
 from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.model.box import Box
 from parquetry.model.key_ranges import KeyRange, key_ranges
-from parquetry.model.layout import EXTRA_BASE, LayoutSpec
+from parquetry.model.layout import EXTRA_BASE, LayoutSpec, ReachingLayout, cut_columns
 from parquetry.model.order_codes import HIGHEST, LOWEST, Bounds, codes_of
-from parquetry.model.predicate import And, IsNull, Nothing, NotNull, OneOf, Opaque, Or, Predicate, Range
+from parquetry.model.predicate import (
+    And,
+    IsNull,
+    Nothing,
+    NotNull,
+    OneOf,
+    Opaque,
+    Or,
+    Predicate,
+    Range,
+    columns_of,
+    restrict,
+)
+from parquetry.model.reached import Reached, can_be_key
+from parquetry.model.through import is_through
 from parquetry.storage.index import overlapping
 from parquetry.storage.index_reader import RowGroupTable
 from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.workload.boxes import to_boxes
+from parquetry.workload.simplify import both, conjuncts
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -35,12 +52,14 @@ class LayoutRegions:
     table: RegionTable
     extra: tuple[Box, ...] = ()  # the regions of its extra blocks
     features: FeatureTable | None = None
+    reached: tuple[Reached, ...] = ()  # what stands behind those of its columns that are not the table's own
 
     @staticmethod
     def of(layout_id: int, spec: LayoutSpec) -> LayoutRegions:
         features = FeatureTable(spec)
         known = features if features.features else None
-        return LayoutRegions(layout_id, spec.columns, RegionTable(regions(spec)), spec.extra, known)
+        reached = spec.reached if isinstance(spec, ReachingLayout) else ()
+        return LayoutRegions(layout_id, cut_columns(spec), RegionTable(regions(spec)), spec.extra, known, reached)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +77,14 @@ class Wanted:
     opaque: Sequence[Opaque] = ()
     extra: int | None = None
     off: Collection[str] = ()  # proofs that are not to be used, be it inside another one
+    joined: Mapping[str, pa.Array] = field(default_factory=dict)
+    """All values that a wanted row may have in a column, where a join left so many; the predicate may say less."""
+
+    @cached_property
+    def stored(self) -> Predicate:
+        """What the predicate says of the table's own columns."""
+        through = any(map(is_through, columns_of(self.predicate)))
+        return restrict(self.predicate, frozenset(self.index.schema.names)) if through else self.predicate
 
     @property
     def all(self) -> Mask:
@@ -75,30 +102,46 @@ def prune(wanted: Wanted) -> Mask:
 
 
 def _by_key(w: Wanted) -> Mask | None:
-    ranges = key_ranges(w.predicate, w.index.schema, w.index.blocks if w.extra is None else (EXTRA_BASE + w.extra,))
+    ranges = key_ranges(w.stored, w.index.schema, w.index.blocks if w.extra is None else (EXTRA_BASE + w.extra,))
     return None if ranges is None else _within_ranges(w.index, ranges)
 
 
 def _by_minmax(w: Wanted) -> Mask:
-    return _evaluate(w.index, w.predicate, minmax=True, nulls=False)
+    return _evaluate(w.index, w.stored, minmax=True, nulls=False)
 
 
 def _by_nulls(w: Wanted) -> Mask:
     """With min/max at every leaf: of an OR that says more than one after the other."""
-    return _evaluate(w.index, w.predicate, minmax="prune_minmax" not in w.off, nulls=True)
+    return _evaluate(w.index, w.stored, minmax="prune_minmax" not in w.off, nulls=True)
 
 
 def _by_region(w: Wanted) -> Mask | None:
-    return _by_blocks(w, lambda known: known.table.might_match(to_boxes(w.predicate, known.columns).boxes))
+    def might_match(known: LayoutRegions) -> Mask:
+        return known.table.might_match(to_boxes(_reaching(w, known.reached), known.columns).boxes)
+
+    return _by_blocks(w, might_match)
+
+
+def _reaching(w: Wanted, reached: Sequence[Reached]) -> Predicate:
+    """The predicate with what its keys say of the columns that they lead to."""
+    told = []
+    for r in reached:
+        keys = w.joined.get(r.own)
+        if keys is None:
+            sets = [p for p in conjuncts(w.predicate) if isinstance(p, OneOf) and p.column == r.own]
+            keys = pa.array(list(sets[0].values)) if sets else None
+        if keys is not None and can_be_key(keys.type):
+            told.append(r.holds(keys))
+    return both([w.predicate, *told]) if told else w.predicate
 
 
 def _by_features(w: Wanted) -> Mask | None:
-    return _by_blocks(w, lambda k: None if k.features is None else k.features.might_match(w.predicate, w.opaque))
+    return _by_blocks(w, lambda k: None if k.features is None else k.features.might_match(w.stored, w.opaque))
 
 
 def _by_boxes(w: Wanted) -> Mask | None:
     precise = _precise(w.index)
-    return None if precise is None else precise.might_match(to_boxes(w.predicate).boxes)
+    return None if precise is None else precise.might_match(to_boxes(w.stored).boxes)
 
 
 PROOFS: Mapping[str, Callable[[Wanted], Mask | None]] = {

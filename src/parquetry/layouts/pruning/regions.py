@@ -12,7 +12,17 @@ from parquetry.layouts.coding.codec import Numbers
 from parquetry.layouts.coding.curve import bounding_ranks
 from parquetry.layouts.coding.positions import Positions
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import CurveLayout, Cut, FeatureLayout, Groups, LayoutSpec, Leaf, NestedLayout, Node
+from parquetry.model.layout import (
+    CurveLayout,
+    Cut,
+    FeatureLayout,
+    Groups,
+    LayoutSpec,
+    Leaf,
+    NestedLayout,
+    Node,
+    ReachingLayout,
+)
 from parquetry.model.predicate import Predicate
 from parquetry.workload.boxes import to_boxes
 
@@ -36,6 +46,8 @@ class Region:
 
 def regions(spec: LayoutSpec) -> list[Region]:
     """The region of every block, by block number. A block's region may be wider than its rows, never narrower."""
+    if isinstance(spec, ReachingLayout):
+        return regions(spec.inner)
     if isinstance(spec, CurveLayout):
         return _curve_regions(spec)
     if isinstance(spec, NestedLayout):

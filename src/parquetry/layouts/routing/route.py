@@ -23,9 +23,11 @@ from parquetry.model.layout import (
     Leaf,
     NestedLayout,
     Node,
+    ReachingLayout,
     TreeLayout,
     children,
 )
+from parquetry.model.reached import with_reached
 from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ def compiled(spec: LayoutSpec, schema: pa.Schema) -> Route:
         return _compiled_parts(spec, schema)
     if isinstance(spec, FeatureLayout):
         return FeatureRouter([spec], schema).route
+    if isinstance(spec, ReachingLayout):
+        reached = spec.reached
+        inner = compiled(spec.inner, with_reached(schema.empty_table(), reached).schema)
+        return lambda table: inner(with_reached(table, reached))
     return Router(spec.nodes, schema).route
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from parquetry.errors import StorageError
 from parquetry.joins.induced import induced, kept_values, satisfying
+from parquetry.joins.reach import kept_rows
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Wanted, prune
 from parquetry.model.predicate import ANYTHING, Anything, Predicate, columns_of, restrict
@@ -24,15 +25,13 @@ from parquetry.query.planning.bind import EqualColumns
 from parquetry.query.planning.plan import Decision, Plan, TablePlan
 from parquetry.query.planning.rule import Rule
 from parquetry.storage.cache import METADATA
-from parquetry.storage.scan.arrow import stored_rows
-from parquetry.storage.scan.scan import KeptGroups, read_tasks
 from parquetry.workload.simplify import both
 
 NAME = "prune_join"
 _MOST_ROWS = 1 << 19  # of a side that is evaluated
 _MOST_EVALUATED = 1 << 21  # rows, of all sides of a query
 _LESS = 4  # times fewer rows than the side that is to be skipped
-_SMALL = 1 << 14  # rows of a side that may be evaluated whatever the other side's
+_SMALL = 1 << 17  # rows of a side that may be evaluated whatever the other side's
 _MOST_STEPS = 64
 _MOST_SECONDS = 0.03  # beside the time to evaluate sides, after which no further step is begun
 
@@ -126,7 +125,8 @@ def _travel(graph: _Graph, e: EqualColumns) -> None:
         return
     mask = b.masks[of]
     if mask.any():
-        mask = mask & prune(Wanted(b.index, found, known_layouts(b.state), off=graph.plan.off))
+        joined = {} if left.values is None else {e.target_column: left.values}
+        mask = mask & prune(Wanted(b.index, found, known_layouts(b.state), off=graph.plan.off, joined=joined))
     if mask.sum() < b.masks[of].sum() or exact:
         graph.said[e.target] = said
     if mask.sum() < b.masks[of].sum():
@@ -156,10 +156,17 @@ def _log(graph: _Graph, e: EqualColumns, found: Predicate, a: TablePlan) -> None
     """Notes what a layout of the target may be learned from: the values, and the filters that left them."""
     told = [graph.logged[e.target], found]
     if a.state.schema.key == (e.source_column,):  # each value leads to one row at most
-        known = both([graph.plan.bound.refs[e.source].predicate, graph.logged[e.source]])
-        near = frozenset(c for c in columns_of(known) if len(steps_of(c)[1]) < MOST_STEPS and c != e.source_column)
-        told.append(renamed(restrict(known, near), lambda c: through(e.target_column, a.state.name, c)))
+        own, further = graph.plan.bound.refs[e.source].predicate, graph.logged[e.source]
+        told += [
+            renamed(restrict(p, names), lambda c: through(e.target_column, a.state.name, c))
+            for p, names in ((own, columns_of(own) - {e.source_column}), (further, _reached_soon(further)))
+        ]
     graph.logged[e.target] = both([p for p in told if not isinstance(p, Anything)])
+
+
+def _reached_soon(predicate: Predicate) -> frozenset[str]:
+    """What it says of other tables' columns that are not many steps away."""
+    return frozenset(c for c in columns_of(predicate) if 0 < len(steps_of(c)[1]) < MOST_STEPS)
 
 
 def _stored(t: TablePlan) -> frozenset[str]:
@@ -174,12 +181,8 @@ def _evaluated(plan: Plan, t: TablePlan, at: int, column: str, said: Predicate) 
     index, mask = t.index, t.masks[at]
 
     def load() -> _Left:
-        found = []
-        groups = KeptGroups(index, mask).row_groups()
-        for task in read_tasks(t.deltas, groups):
-            file = index.file(task.file.path)
-            rows, _ = stored_rows(plan.store, t.state, task.schema_id, file, groups[file.path], columns)
-            found.append(satisfying(rows, said).column(column).combine_chunks())
+        rows = kept_rows(plan.store, t.state, t.deltas, index, mask, columns)
+        found = [satisfying(part, said).column(column).combine_chunks() for part in rows]
         kind = t.state.schema.column(column).arrow
         values = pa.chunked_array([f.cast(kind) for f in found], kind).unique().drop_null()
         return _Left(sum(map(len, found)), values)

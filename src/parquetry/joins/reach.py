@@ -1,0 +1,63 @@
+"""Reads what rows of a table reach through keys of others: small tables with one key column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquetry.errors import ParquetryError
+from parquetry.model.delta import Delta
+from parquetry.model.reached import MOST_KEYS, Reached, can_be_key
+from parquetry.model.state import State, TableState
+from parquetry.model.through import steps_of
+from parquetry.model.types import is_float, is_nested
+from parquetry.storage.scan.arrow import stored_rows
+from parquetry.storage.scan.scan import KeptGroups, read_tasks
+from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
+from parquetry.storage.store import Store
+
+
+def reach(store: Store, state: State, names: Iterable[str]) -> dict[str, Reached]:
+    """The values behind these names, as far as every step leads to one small table by its only key column."""
+    found = {name: _reached(store, state, name, steps_of(name)[1]) for name in sorted(set(names))}
+    return {name: r for name, r in found.items() if r is not None}
+
+
+def _reached(store: Store, state: State, name: str, steps: Sequence[tuple[str, str]]) -> Reached | None:
+    (table, column), *further = steps
+    found = _column_by_key(store, state, name, table, column)
+    if found is None or not further:
+        return found
+    rest = _reached(store, state, name, further)
+    if rest is None or not can_be_key(found.values.type):
+        return None
+    return Reached(name, found.keys, rest.of_keys(found.values))
+
+
+def _column_by_key(store: Store, state: State, name: str, table: str, column: str) -> Reached | None:
+    try:
+        t = state.table(table)
+        key, kind = t.schema.key, t.schema.column(column).arrow
+    except ParquetryError:
+        return None  # dropped since
+    if len(key) != 1 or not can_be_key(t.schema.column(key[0]).arrow) or not 0 < t.rows <= MOST_KEYS:
+        return None
+    if t.view is not None or is_float(kind) or is_nested(kind):
+        return None
+    index = open_snapshot(store, t.deltas, t.schema)
+    rows = pa.concat_tables(kept_rows(store, t, t.deltas, index, ~index.extra, [key[0], column]))
+    return Reached.of(name, rows.column(key[0]).combine_chunks(), rows.column(column).combine_chunks().cast(kind))
+
+
+def kept_rows(
+    store: Store, table: TableState, deltas: Sequence[Delta], index: SnapshotIndex, keep: Any, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The stored rows of the kept row groups, older deltas first; equal keys are not merged."""
+    groups = KeptGroups(index, np.asarray(keep)).row_groups()
+    for task in read_tasks(deltas, groups):
+        file = index.file(task.file.path)
+        rows, _ = stored_rows(store, table, task.schema_id, file, groups[file.path], list(dict.fromkeys(columns)))
+        yield rows
