@@ -59,6 +59,7 @@ def test_facts_laid_out_by_filters_on_dimensions_stay_right(wh: Warehouse) -> No
     assert isinstance(done.spec, ReachingLayout), wh.layout("sales")
     assert any(c.startswith("shop→shops.") for c in wh.layout("sales")["columns"])
     assert what.then.bytes < what.today.bytes / 3
+    assert wh.draw_layout("sales").startswith("<svg")
     after = [wh.sql(q, executor="local") for q in asked]
     assert [r.rows() for r in after] == [r.rows() for r in before]
     scanned = [sum(r.plan.tables["sales"].rows for r in results) for results in (before, after)]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from parquetry.model.predicate import IsNull, OneOf, Or, Predicate
 from parquetry.model.through import steps_of
 
-MOST_KEYS = 1 << 18
+MOST_KEYS = 1 << 21
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from parquetry.catalog import Catalog, QueryRow
 from parquetry.errors import ParquetryError, QueryError
-from parquetry.joins.induced import told_briefly
 from parquetry.layouts.pricing.price import Asked
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import (
@@ -30,8 +29,7 @@ from parquetry.workload.lexemes import semicolons
 from parquetry.workload.simplify import both
 
 IMPORTED = "imported"
-_MOST_LOGGED = 256  # values of a column that joins left, one by one; more are told by ranges
-_MOST_LOGGED_CHARACTERS = 1 << 14
+_MOST_LOGGED = 1 << 14  # characters of what joins said of one reference
 _NOT_RUN = {"executor": IMPORTED, "qt": 0, "elapsed_ms": 0.0, "plan_ms": 0.0, "rows_out": 0, "bytes_read": 0}
 
 
@@ -60,8 +58,8 @@ def shape_of(ref: TableRef, induced: Predicate = ANYTHING) -> dict[str, Any]:
     shape = {"table": ref.table, "columns": list(ref.columns), "filters": list(ref.filters), "opaque": unused}
     if isinstance(induced, Anything):
         return shape
-    told = predicate_to_json(told_briefly(induced, _MOST_LOGGED))
-    return {**shape, "induced": told} if len(json.dumps(told)) <= _MOST_LOGGED_CHARACTERS else shape
+    told = predicate_to_json(induced)
+    return {**shape, "induced": told} if len(json.dumps(told)) <= _MOST_LOGGED else shape
 
 
 def import_queries(catalog: Catalog, path: str | os.PathLike[str]) -> Imported:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from parquetry.errors import StorageError
-from parquetry.joins.induced import induced, kept_values, satisfying
+from parquetry.joins.induced import induced, kept_values, satisfying, told_briefly
 from parquetry.joins.reach import kept_rows
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Wanted, prune
@@ -32,6 +32,7 @@ _MOST_ROWS = 1 << 19  # of a side that is evaluated
 _MOST_EVALUATED = 1 << 21  # rows, of all sides of a query
 _LESS = 4  # times fewer rows than the side that is to be skipped
 _SMALL = 1 << 17  # rows of a side that may be evaluated whatever the other side's
+_MOST_LOGGED = 256  # values of a column, one by one; more are told by ranges
 _MOST_STEPS = 64
 _MOST_SECONDS = 0.03  # beside the time to evaluate sides, after which no further step is begun
 
@@ -78,7 +79,7 @@ def _apply(plan: Plan) -> Plan:
         used[step] = graph.said[step.source]
         graph.steps_left -= 1
         _travel(graph, step)
-    return replace(graph.plan, induced=tuple(graph.logged[i] for i in range(len(refs))))
+    return replace(graph.plan, induced=tuple(told_briefly(p, _MOST_LOGGED) for p in graph.logged.values()))
 
 
 PRUNE_JOIN = Rule(NAME, "skips row groups that can join nothing of what filters leave of the other side", _apply)
