@@ -73,8 +73,9 @@ def main() -> int:
     goals = Goals()
     goals.at_least("bytes of the fact table in key order against auto, geometric mean", geometric_mean(against_key), 3)
     goals.at_least("bytes of the fact table sorted by date against auto", geometric_mean(against_date), 1.5)
-    save(options.out, "star", {"scale": options.scale, "templates": found}, goals.checks, text + verdicts(goals.checks))
-    print(f"results: {options.out / 'star.json'}")
+    name = "star" if options.only is None else f"star-{options.only}"
+    save(options.out, name, {"scale": options.scale, "templates": found}, goals.checks, text + verdicts(goals.checks))
+    print(f"results: {options.out / name}.json")
     return 1 if goals.missed else 0
 
 
@@ -94,26 +95,25 @@ def measure(star: Star, options: Any) -> list[dict[str, Any]]:
                 wh.create_table(name, pq.read_schema(path), key=star.keys[name])
                 wh.ingest(name, path)
             wh.maintain()
-            started = time.perf_counter()
+
+            def measured(arm: str) -> None:
+                read[arm] = {
+                    name: geometric_mean([_bytes(wh, star.fact, sql, expected[sql]) for sql in sqls])
+                    for name, sqls in asked.items()
+                }
+                print(f"{star.name}: " + ", ".join(f"{n} {b / 1e6:.2f} MB" for n, b in read[arm].items()), flush=True)
+
+            measured("key")
             for sql in logged:
                 wh.sql(sql).arrow()
-            print(f"{star.name}: {len(logged)} queries logged in {time.perf_counter() - started:.0f} s")
-            # The learned layout comes first: what is measured under the others is in nobody's log by then.
-            layouts = {
-                "auto": ("auto", None),
-                "date": ("range", RelayoutOptions(columns=[star.date])),
-                "key": ("key", None),
-            }
-            for arm, (learner, how) in layouts.items():
+            for arm, learner, how in (("auto", "auto", None), ("date", "range", RelayoutOptions(columns=[star.date]))):
                 started = time.perf_counter()
-                done = wh.relayout(star.fact, learner, options=how)
+                # The newest of the log: those with other parameters.
+                done = wh.relayout(star.fact, learner, options=how, queries=len(logged))
                 cut = ", ".join(wh.layout(star.fact).get("columns", ()))
                 seconds = time.perf_counter() - started
                 print(f"{star.name} {arm}: {done.learner}, {done.blocks:,} blocks, {seconds:.0f} s; {cut}", flush=True)
-                read[arm] = {
-                    n: geometric_mean([_bytes(wh, star.fact, q, expected[q]) for q in sqls])
-                    for n, sqls in asked.items()
-                }
+                measured(arm)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     rows = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from parquetry.errors import StorageError
-from parquetry.joins.induced import induced, kept_values, satisfying, told_briefly
+from parquetry.joins.induced import MOST_VALUES, induced, kept_values, satisfying, told_briefly
 from parquetry.joins.reach import kept_rows
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Wanted, prune
@@ -122,7 +122,8 @@ def _travel(graph: _Graph, e: EqualColumns) -> None:
         found = kept_values(e.target_column, bounds, keep & (a.index.nulls(e.source_column) != a.index.rows))
     _log(graph, e, found, a)
     said = both([graph.said[e.target], found])
-    if said == graph.said[e.target]:
+    whole = left.values is None or len(left.values) <= MOST_VALUES
+    if said == graph.said[e.target] and whole:  # more values than a condition tells may still say more to a layout
         return
     mask = b.masks[of]
     if mask.any():
