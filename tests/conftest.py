@@ -49,6 +49,14 @@ def spark() -> Iterator[SparkSession]:
         os.environ["PYTHONPATH"] = before
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patient() -> None:
+    """No plan of a test depends on how busy the machine is."""
+    from parquetry.query.rules import prune_join
+
+    prune_join._MOST_SECONDS = 600.0
+
+
 @pytest.fixture(scope="session")
 def steps(request: pytest.FixtureRequest) -> int | None:
     """How many steps a machine should take; None: as many as it takes by itself."""
