@@ -104,13 +104,13 @@ def test_answers_equal_the_unsplit_scan(wh: parquetry.Warehouse, table: str, que
 @pytest.mark.parametrize("table", ["append", "upsert", "aggregate", "laid", "mixed"])
 def test_every_stored_row_is_in_one_split_and_equal_keys_in_the_same(wh: parquetry.Warehouse, table: str) -> None:
     """Counted worker by worker, in this process."""
-    from parquetry.query.spark.scan_workers import job_of, scan_split
+    from parquetry.query.spark.scan_workers import Part, job_of, scan_split
 
     plan = wh.sql(f"SELECT k1, k2, count(*) AS n FROM {table} GROUP BY k1, k2", splits=23).plan
     assert plan.scan is not None
     assert len(plan.scan.tasks) > 10
     job = job_of(plan, plan.scan, wh.store)
-    parts = [scan_split(job, t)[0] for t in plan.scan.tasks]
+    parts = [scan_split(job, Part(t.ordinal, (t,)))[0] for t in plan.scan.tasks]
     keys = [set(zip(p["g0"].to_pylist(), p["g1"].to_pylist(), strict=True)) for p in parts]
     assert sum(map(len, keys)) == len(set().union(*keys)) or table == "laid"  # there k1 and v decide the block
     whole = unsplit(wh, f"SELECT count(*) AS n FROM (SELECT k1, k2 FROM {table})").to_pylist()[0]["n"]

@@ -92,7 +92,7 @@ def contiguous(vectors: Vectors, order: Ints, sizes: Sizes, most: int) -> Groups
                 break
             union |= vectors[block]
             total = best[first] + int(np.count_nonzero(union))
-            if total < best[end]:
+            if total <= best[end]:  # of equally cheap ones the longest: fewer groups
                 best[end], start[end] = total, first
     groups: Groups = []
     end = n

@@ -126,7 +126,7 @@ class Engine:
             n: read_whole(snapshot, states[n], t.refs, self._store, stored=t.stored) for n, t in plan.tables.items()
         }
         chosen = tuple(d for d in plan.decisions if d.rule in (BIND, VIEWS.name))
-        again = apply_rules(replace(plan, tables=tables, decisions=chosen), AGAIN)
+        again = apply_rules(replace(plan, tables=tables, decisions=chosen, scan=None, ways=(), join=None), AGAIN)
         fewer, more = sorted((again.rows, plan.chosen_rows))
         same = more <= max(_MUCH * fewer, _FEW_ROWS) and again.executor == plan.executor
         return again if same else None
@@ -221,13 +221,13 @@ class Engine:
     def _runner(self, plan: Plan) -> LocalExecutor | SparkExecutor | ScanWorkers:
         if plan.executor == "local":
             return self._local
-        return self._workers if plan.scan is not None else self._spark
+        return self._workers if plan.in_workers else self._spark
 
     def _spark_frame(self, plan: Plan) -> DataFrame:
         """A frame whose files stay while it, or any frame made from it, lives."""
         self._catalog.check_process()
         plan = replace(plan, snapshot=self.snapshots.held(plan.snapshot))
-        frame = self._workers.frame(plan) if plan.scan is not None else self._spark.frame(plan)
+        frame = self._workers.frame(plan) if plan.in_workers else self._spark.frame(plan)
         self.snapshots.hold_while(plan.snapshot, lives(frame))
         return frame
 

@@ -92,7 +92,7 @@ def how_read(plan: Plan) -> list[Decision]:
         if not t.rows:
             found.append(Decision("read", kept, about=name))
             continue
-        if plan.executor == "spark" and plan.scan is None:
+        if plan.executor == "spark" and not plan.in_workers:
             rows = t.kept.rows_in_files if t.kept else 0
             decided = f"{kept}; whole files of {rows:,} rows for {t.rows:,}: {rows / t.rows:.2f} x the plan's"
             why = "Spark skips below the file by Parquet's min/max alone" if rows > t.rows else ""

@@ -44,6 +44,12 @@ def shorten_columns(types: Sequence[pa.DataType]) -> Shorten:
     return shorten
 
 
+def leading_value(key: bytes, kind: pa.DataType) -> bytes:
+    """The block and the first column of a normalized key whose first column is of ``kind``."""
+    width = None if _is_variable(kind) else len(encode_value(None, kind))
+    return key[: _variable_end(key, BLOCK_BYTES) if width is None else BLOCK_BYTES + width]
+
+
 def columns_in(key: bytes, types: Sequence[pa.DataType]) -> int:
     """How many leading key columns a normalized key or a bound of some reaches into; the block does not count."""
     end = BLOCK_BYTES

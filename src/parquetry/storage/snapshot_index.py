@@ -151,6 +151,11 @@ class SnapshotIndex:
             self._bounds[column] = None if is_nested(arrow) else self._make_bounds(column, arrow)
         return self._bounds[column]
 
+    def ends(self, column: str) -> tuple[pa.Array, pa.Array]:
+        """The smallest and largest value of a flat column in every row group; null where unknown."""
+        arrow = self.schema.column(column).arrow
+        return self._stat("min", column, arrow), self._stat("max", column, arrow)
+
     def nulls(self, column: str) -> Ints:
         """The null count of a column in every row group, -1 where unknown."""
         if column not in self._nulls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -66,64 +67,23 @@ def plan_in_parts(
 
 
 @dataclass
-class _Parts:
-    planner: Planner
-    local: LocalPlan
+class MergedAggregates:
+    """Aggregates of at most ``rows`` rows as Spark text over what workers aggregate; ``sums`` are the workers' columns.
+
+    ``compile`` gives an expression over a single row."""
+
+    compile: Callable[[exp.Expr], Typed]
     rows: int
     sums: list[Partial] = field(default_factory=list)
 
-    def plan(self) -> PartialPlan:
-        query, compile_ = self.planner.query, self.planner.rows.compile
-        groups = []
-        for i, g in enumerate(self.planner.groups):
-            t = compile_(g)
-            groups.append(Partial(f"g{i}", signless_zero(t), t.type))
-        self._group_at = {normal(g): i for i, g in reversed(list(enumerate(self.planner.groups)))}
-        named = zip(self.planner.items, self.local.schema.names, strict=True)
-        items = [f"{self._final(e)} AS {quote(name)}" for (_, e), name in named]
-        distinct = "DISTINCT " if self.local.distinct else ""
-        parts = [f"SELECT {distinct}{', '.join(items)} FROM {PARTIALS}"]
-        if groups:
-            parts.append("GROUP BY " + ", ".join(g.name for g in groups))
-        if having := query.args.get("having"):
-            parts.append("HAVING " + self._final(self.planner.without_aliases(having.this, prefer_output=False)))
-        if order := query.args.get("order"):
-            parts.append("ORDER BY " + ", ".join(self._ordered(o) for o in order.expressions))
-        if self.local.limit is not None:
-            parts.append(f"LIMIT {self.local.limit}")
-        if self.local.offset:
-            parts.append(f"OFFSET {self.local.offset}")
-        return PartialPlan(tuple(groups), tuple(self.sums), " ".join(parts))
-
-    def _ordered(self, o: exp.Ordered) -> str:
-        e = self.planner.ordered_by(o.this)
-        direction = "DESC" if o.args.get("desc") else "ASC"
-        # By its place where it is selected: behind DISTINCT Spark knows nothing else.
-        selected = [str(i) for i, (_, item) in enumerate(self.planner.items, 1) if normal(item) == normal(e)]
-        return (
-            f"{(selected or [self._final(e)])[0]} {direction} NULLS {'FIRST' if o.args.get('nulls_first') else 'LAST'}"
-        )
-
-    def _final(self, e: exp.Expr) -> str:
-        """Spark text in which groups and aggregates are taken from the workers' columns."""
-
-        def replaced(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.AggFunc):
-                return self._merged(node)
-            if isinstance(node, exp.Condition) and (i := self._group_at.get(normal(node))) is not None:
-                return exp.column(f"g{i}")
-            return node
-
-        return e.copy().transform(replaced).sql(dialect="spark")
-
-    def _merged(self, e: exp.AggFunc) -> exp.Expr:
+    def merged(self, e: exp.AggFunc) -> exp.Expr:
         if isinstance(e.this, exp.Distinct):
             raise Refused("a DISTINCT aggregate needs all rows of a group in one place")
         if isinstance(e, exp.Count):
             if isinstance(e.this, exp.Star):
                 return exp.maybe_parse(f"coalesce(sum({self._sum('count(*)', 'bigint')}), 0L)", dialect="spark")
             return exp.maybe_parse(f"coalesce(sum({self._count(e.this)}), 0L)", dialect="spark")
-        t = self.planner.rows.compile(e.this)
+        t = self.compile(e.this)
         match e:
             case exp.Min() | exp.Max():
                 word = "min" if isinstance(e, exp.Min) else "max"
@@ -159,7 +119,7 @@ class _Parts:
         return f"CAST({self._whole_sum(t)} / {count} AS {decimal(precision + 4, scale + 4).upper()})"
 
     def _count(self, argument: exp.Expr) -> str:
-        return self._sum(f"count({self.planner.rows.compile(argument).sql})", "bigint")
+        return self._sum(f"count({self.compile(argument).sql})", "bigint")
 
     def _sum(self, sql: str, type_: str) -> str:
         """The name of the worker's column with this text; the same text is computed once."""
@@ -168,3 +128,55 @@ class _Parts:
                 return p.name
         self.sums.append(Partial(f"p{len(self.sums)}", sql, type_))
         return self.sums[-1].name
+
+
+@dataclass
+class _Parts:
+    planner: Planner
+    local: LocalPlan
+    rows: int
+
+    def plan(self) -> PartialPlan:
+        query, compile_ = self.planner.query, self.planner.rows.compile
+        groups = []
+        for i, g in enumerate(self.planner.groups):
+            t = compile_(g)
+            groups.append(Partial(f"g{i}", signless_zero(t), t.type))
+        self._aggregates = MergedAggregates(compile_, self.rows)
+        self._group_at = {normal(g): i for i, g in reversed(list(enumerate(self.planner.groups)))}
+        named = zip(self.planner.items, self.local.schema.names, strict=True)
+        items = [f"{self._final(e)} AS {quote(name)}" for (_, e), name in named]
+        distinct = "DISTINCT " if self.local.distinct else ""
+        parts = [f"SELECT {distinct}{', '.join(items)} FROM {PARTIALS}"]
+        if groups:
+            parts.append("GROUP BY " + ", ".join(g.name for g in groups))
+        if having := query.args.get("having"):
+            parts.append("HAVING " + self._final(self.planner.without_aliases(having.this, prefer_output=False)))
+        if order := query.args.get("order"):
+            parts.append("ORDER BY " + ", ".join(self._ordered(o) for o in order.expressions))
+        if self.local.limit is not None:
+            parts.append(f"LIMIT {self.local.limit}")
+        if self.local.offset:
+            parts.append(f"OFFSET {self.local.offset}")
+        return PartialPlan(tuple(groups), tuple(self._aggregates.sums), " ".join(parts))
+
+    def _ordered(self, o: exp.Ordered) -> str:
+        e = self.planner.ordered_by(o.this)
+        direction = "DESC" if o.args.get("desc") else "ASC"
+        # By its place where it is selected: behind DISTINCT Spark knows nothing else.
+        selected = [str(i) for i, (_, item) in enumerate(self.planner.items, 1) if normal(item) == normal(e)]
+        return (
+            f"{(selected or [self._final(e)])[0]} {direction} NULLS {'FIRST' if o.args.get('nulls_first') else 'LAST'}"
+        )
+
+    def _final(self, e: exp.Expr) -> str:
+        """Spark text in which groups and aggregates are taken from the workers' columns."""
+
+        def replaced(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.AggFunc):
+                return self._aggregates.merged(node)
+            if isinstance(node, exp.Condition) and (i := self._group_at.get(normal(node))) is not None:
+                return exp.column(f"g{i}")
+            return node
+
+        return e.copy().transform(replaced).sql(dialect="spark")

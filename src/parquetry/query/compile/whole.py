@@ -67,7 +67,7 @@ class _Cte:
 
 def compile_query(query: exp.Query, tables: Mapping[str, TableSchema], text: str) -> WholeQuery | Refusal:
     """The statement of a query, or the first reason why only Spark can answer it."""
-    compiler = _Compiler({n.lower(): (n, s) for n, s in tables.items()}, text)
+    compiler = QueryCompiler({n.lower(): (n, s) for n, s in tables.items()}, text)
     # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
     compiler.named = text.count("+") == len(list(query.find_all(exp.Add))) if "+" in text else True
     try:
@@ -84,7 +84,7 @@ def compile_query(query: exp.Query, tables: Mapping[str, TableSchema], text: str
 
 
 @dataclass(eq=False)
-class _Compiler:
+class QueryCompiler:
     tables: Mapping[str, tuple[str, TableSchema]]
     sql: str
     ctes: list[tuple[str, str]] = field(default_factory=list)  # in the order in which they may name each other

@@ -14,6 +14,7 @@ from parquetry.model.delta import Delta
 from parquetry.model.predicate import Predicate
 from parquetry.model.state import TableState
 from parquetry.query.planning.bind import BoundQuery, TableRef
+from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.snapshots import Snapshot
 from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.storage.scan.scan import KeptGroups, ReadTask, TableScan, columns_read, read_tasks, stored_columns
@@ -155,6 +156,8 @@ class Plan:
     plan_ms: float = 0.0
     scan: SplitPlan | None = None  # how Spark's part is cut for scan workers
     induced: tuple[Predicate, ...] = ()  # what joins say of each reference of the user's query, for the log
+    ways: tuple[JoinPlan, ...] = ()  # to deal a join to workers
+    join: JoinPlan | None = None  # the one that is taken
 
     def decide(self, decision: Decision, **changes: Any) -> Plan:
         return replace(self, decisions=(*self.decisions, decision), **changes)
@@ -175,6 +178,11 @@ class Plan:
     def rows(self) -> int:
         """To read: all rows of the kept row groups."""
         return sum(t.rows for t in self.tables.values())
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether workers on Spark read the files, and not Spark itself."""
+        return self.scan is not None or self.join is not None
 
     @property
     def bytes_estimate(self) -> int:

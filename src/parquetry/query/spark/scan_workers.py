@@ -1,8 +1,8 @@
-"""Scan workers: one Spark task per split, DuckDB inside it (PP-14, NA-47, NA-48).
+"""Workers: one Spark task per split of a scan, or part of a join, DuckDB inside it (PP-14, NA-47, NA-48, RB-21).
 
 A worker reads the rows of its keys in all deltas, filters by key, merges equal keys by the table's model, filters,
-projects and aggregates its part. Its Arrow batches go on to Spark, which aggregates what the workers give, or runs
-the user's own text over their rows.
+joins, projects and aggregates its part. Its Arrow batches go on to Spark, which aggregates what the workers give, or
+runs the user's own text over their rows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from parquetry.model.types import arrow_type
 from parquetry.query.compile.partials import PARTIALS
 from parquetry.query.compile.plain_select import LocalPlan
 from parquetry.query.local.prepared import run
+from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.plan import Plan
 from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.query.spark.executor import explained, running
 from parquetry.query.spark.split_rows import StoredTable, rows_of, stored_table
 from parquetry.spark import active_session_kept, machine_cores, machine_memory, private_session
 from parquetry.splits.assignment import SplitTask
+from parquetry.splits.other_orders import KeyOrder
 from parquetry.storage import spark_text
 from parquetry.storage.merge import quote
 from parquetry.storage.scan.duck import table_sql
@@ -38,16 +40,15 @@ if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-_SOURCE = "\x00"  # stands for the rows of a split in a statement; no SQL text holds it
 _BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True, eq=False)
 class ScanJob:
-    """What every worker of a query needs besides its split; sent to executors by pickling."""
+    """What every worker of a query needs besides its part; sent to executors by pickling."""
 
-    table: StoredTable
-    statement: str
+    tables: tuple[StoredTable, ...]
+    statement: str  # with a mark for the stored rows of each table
     names: tuple[str, ...]
     types: tuple[str, ...]
 
@@ -58,6 +59,14 @@ class ScanJob:
     @property
     def ddl(self) -> str:
         return ", ".join(f"{spark_text.quote(n)} {t}" for n, t in zip(self.names, self.types, strict=True))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part: what it reads of each table."""
+
+    ordinal: int
+    reads: tuple[SplitTask, ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def job_of(plan: Plan, scan: SplitPlan, store: Store) -> ScanJob:
     assert isinstance(local, LocalPlan)
     (t,) = plan.tables.values()
     stored = t.scan(local.columns)
-    rows = f"({table_sql(stored, _SOURCE, key_filter=t.key_filter)})"
+    rows = f"({table_sql(stored, _mark(0), key_filter=t.key_filter)})"
     if scan.parts is not None:
         statement = scan.parts.worker_sql(local, rows)
         columns = [(p.name, p.type) for p in scan.parts.columns]
@@ -86,20 +95,42 @@ def job_of(plan: Plan, scan: SplitPlan, store: Store) -> ScanJob:
         where = " AND ".join(c.sql for c in local.where) or "true"
         statement = f'SELECT {", ".join(quote(c.name) for c in wanted)} FROM {rows} AS "__rows" WHERE {where}'
         columns = [(c.name, c.type) for c in wanted]
-    return ScanJob(stored_table(stored, store, scan.order), statement, *zip(*columns, strict=True))
+    return ScanJob((stored_table(stored, store, scan.order),), statement, *zip(*columns, strict=True))
 
 
-def scan_split(job: ScanJob, task: SplitTask) -> tuple[pa.Table, Worked]:
+def join_job(plan: Plan, join: JoinPlan, store: Store) -> ScanJob:
+    """The statement and the stored tables for the workers of a join."""
+    tables, relations = [], {}
+    for i, source in enumerate(join.sources):
+        t = plan.tables[source.table]
+        stored = t.scan(source.columns)
+        tables.append(stored_table(stored, store, KeyOrder(t.state.layout_id)))
+        relations[source.number] = f"({table_sql(stored, _mark(i))})"
+    columns = [(p.name, p.type) for p in join.parts.columns]
+    return ScanJob(tuple(tables), join.parts.sql(relations), *zip(*columns, strict=True))
+
+
+def _mark(table: int) -> str:
+    """Stands for the stored rows of a table in a statement: no SQL text holds a zero byte."""
+    return f"\0rows {table}\0"
+
+
+def scan_split(job: ScanJob, part: Part) -> tuple[pa.Table, Worked]:
     """One worker's rows, and what it took."""
     started, cpu = time.perf_counter(), time.process_time()
-    source = rows_of(task, job.table)
+    text, rows, size = job.statement, 0, 0
+    streams: dict[str, pa.RecordBatchReader] = {}
+    for i, (task, table) in enumerate(zip(part.reads, job.tables, strict=True)):
+        source = rows_of(task, table, f"__picked_{i}")
+        text = text.replace(_mark(i), source.sql)
+        streams |= source.streams
+        rows, size = rows + source.rows, size + source.bytes
     connection = _duckdb()
-    text = job.statement.replace(_SOURCE, source.sql)
-    found = run(connection, "sql", text, **source.streams).to_arrow_table().cast(job.schema)
+    found = run(connection, "sql", text, **streams).to_arrow_table().cast(job.schema)
     profile = json.loads(connection.get_profiling_information(format="json"))
-    size = source.bytes + int(profile.get("io", {}).get("total_bytes_read", 0))
+    size += int(profile.get("io", {}).get("total_bytes_read", 0))
     spent = time.perf_counter() - started, time.process_time() - cpu
-    return found, Worked(task.ordinal, source.rows, size, *spent)
+    return found, Worked(part.ordinal, rows, size, *spent)
 
 
 @lru_cache(maxsize=1)
@@ -116,7 +147,7 @@ def _duckdb() -> Any:
     return connection
 
 
-_Work = tuple[ScanJob, tuple[SplitTask, ...]]
+_Work = tuple[ScanJob, tuple[Part, ...]]
 
 
 @dataclass(frozen=True)
@@ -160,8 +191,12 @@ class ScanWorkers:
         return table, measured(plan, done)
 
     def _work(self, plan: Plan) -> _Work:
-        assert plan.scan is not None
-        return job_of(plan, plan.scan, self._store), plan.scan.tasks
+        if plan.join is not None:
+            job, tasks = join_job(plan, plan.join, self._store), plan.join.tasks
+        else:
+            assert plan.scan is not None
+            job, tasks = job_of(plan, plan.scan, self._store), tuple((t,) for t in plan.scan.tasks)
+        return job, tuple(Part(i, reads) for i, reads in enumerate(tasks))
 
     def _reports_in(self, context: SparkContext) -> Any:
         """What workers report, by query: one accumulator for all queries, since Spark never forgets one."""
@@ -171,8 +206,7 @@ class ScanWorkers:
             return self._reports[1]
 
     def _frame(self, plan: Plan, shared: Broadcast[_Work] | _Carried, reports: Any, query: str) -> DataFrame:
-        scan = plan.scan
-        assert scan is not None
+        final = _final(plan)
         job, tasks = shared.value
         with active_session_kept(), explained(plan, self._store):
             session = private_session(self._spark())
@@ -187,17 +221,25 @@ class ScanWorkers:
                         yield from found.to_batches(_BATCH_ROWS)
 
             rows = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, job.ddl)
-            if scan.parts is not None:
+            if final is not None:
                 rows.createOrReplaceTempView(PARTIALS)
                 few = max(len(tasks), session.sparkContext.defaultParallelism)
                 now = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
                 session.conf.set("spark.sql.shuffle.partitions", str(min(now, few)))
-                frame = session.sql(scan.parts.final)
+                frame = session.sql(final)
             else:
                 (name,) = plan.tables
                 rows.createOrReplaceTempView(name)
                 frame = session.sql(plan.bound.sql)
         return frame
+
+
+def _final(plan: Plan) -> str | None:
+    """What Spark makes of the workers' rows; None: it runs the user's own text over them."""
+    if plan.join is not None:
+        return plan.join.parts.final
+    assert plan.scan is not None
+    return None if plan.scan.parts is None else plan.scan.parts.final
 
 
 def _by_query() -> Any:
@@ -218,24 +260,29 @@ def _by_query() -> Any:
 
 
 def measured(plan: Plan, done: list[Worked]) -> dict[str, Any]:
-    """The figures of a query that ran through scan workers (PP-52). Skew is the largest against the average."""
-    scan = plan.scan
-    assert scan is not None
-    (t,) = plan.tables.values()
-    return {
-        "bytes_read": sum(w.bytes for w in done),
-        "rows_scanned": sum(w.rows for w in done),
-        "blocks_read": t.groups_read,
-        "files_read": len(t.files),
-        "splits": len(done),
-        "scan": {
+    """The figures of a query that ran through workers (PP-52). Skew is the largest against the average."""
+    scan, join = plan.scan, plan.join
+    planned: dict[str, Any] = {}
+    if join is not None:
+        planned = {"wanted": len(join.tasks), "estimated_skew": round(join.skew, 3)}
+    elif scan is not None:
+        planned = {
             "wanted": scan.splits.wanted,
-            "workers": sum(w.rows > 0 for w in done),
             "theta": scan.theta,
             "rounds": scan.rounds_read,
             "index_nodes": scan.nodes_read,
             "plan_ms": round(scan.plan_ms, 3),
             "estimated_skew": round(scan.splits.skew, 3),
+        }
+    return {
+        "bytes_read": sum(w.bytes for w in done),
+        "rows_scanned": sum(w.rows for w in done),
+        "blocks_read": sum(t.groups_read for t in plan.tables.values()),
+        "files_read": sum(len(t.files) for t in plan.tables.values()),
+        "splits": len(done),
+        "scan": {
+            **planned,
+            "workers": sum(w.rows > 0 for w in done),
             "row_skew": round(_skew([w.rows for w in done]), 3),
             "time_skew": round(_skew([w.cpu for w in done]), 3),
             "slowest_s": round(max((w.seconds for w in done), default=0.0), 3),

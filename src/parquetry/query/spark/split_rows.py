@@ -33,8 +33,8 @@ class StoredTable:
 
 
 def stored_table(scan: TableScan, store: Store, order: KeyOrder) -> StoredTable:
-    assert scan.kept is not None
-    files = {task.file.path: scan.kept.index.file(task.file.path) for task in scan.tasks}
+    index = None if scan.kept is None else scan.kept.index  # None without deltas
+    files = {} if index is None else {task.file.path: index.file(task.file.path) for task in scan.tasks}
     return StoredTable(store, replace(scan, table=replace(scan.table, deltas=()), tasks=(), kept=None), files, order)
 
 
@@ -48,8 +48,8 @@ class SplitRows:
     bytes: int = 0  # read for the streams
 
 
-def rows_of(split: SplitTask, table: StoredTable) -> SplitRows:
-    """Exactly the split's stored rows."""
+def rows_of(split: SplitTask, table: StoredTable, name: str = "__picked") -> SplitRows:
+    """Exactly the split's stored rows; Arrow data in it is called ``name`` and a number."""
     whole: dict[tuple[int, int], list[ReadTask]] = {}
     relations: list[tuple[ReadTask, str]] = []
     streams: dict[str, pa.RecordBatchReader] = {}
@@ -66,7 +66,7 @@ def rows_of(split: SplitTask, table: StoredTable) -> SplitRows:
             relations.append((task, numbered_rows(table.store, task.file.path, rows)))
         for edge in (e for e in part.edges if not e.in_order):
             found, read = _rows_between(edge, task, split, table)
-            relations.append((task, f"__picked_{len(streams)}"))
+            relations.append((task, f"{name}_{len(streams)}"))
             streams[relations[-1][1]] = found.to_reader()
             count, size = count + found.num_rows, size + read
     relations += [(tasks[0], whole_files(table.store, [t.file.path for t in tasks])) for tasks in whole.values()]
