@@ -1,7 +1,8 @@
-"""Robust trees (paper 002): protocols RB-E1 and RB-E2, rows in blocks read when no query was known beforehand.
+"""Robust trees (paper 002): protocols RB-E1 and RB-E2, rows in blocks read when no query was known beforehand; RB-E4
+and RB-E5, blocks read by hyper joins.
 
-Costs are shares of the table's rows, skipping by the tree alone. That no row of an answer lies in a skipped block is
-checked for every query.
+Costs of the former are shares of the table's rows, skipping by the tree alone. That no row of an answer lies in a
+skipped block is checked for every query.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks._denormalised import COLUMNS, denormalised, templates
 from benchmarks._harness import Goals
 from benchmarks._report import save, table, verdicts
 from benchmarks.papers._allocations import allocations
+from benchmarks.papers._hyper_join import grouping, join_levels, judge_joins
 from benchmarks.papers._measure import WrongAnswer
 from parquetry.layouts.learners.allocation import FANOUT
 from parquetry.layouts.learners.grow import CutAt, Part, grow, median_cut
@@ -308,6 +310,7 @@ def judge(results: Mapping[str, Any]) -> Goals:
         covered = [by[r, "complementary"]["covered / formula"] for r in (1, 2, 3)]
         goals.at_least("E2 columns covered / (r/c) depth, least", min(covered), 0.9)
         goals.at_most("E2 columns covered / (r/c) depth, most", max(covered), 1.1)
+    judge_joins(dict(results), goals)
     return goals
 
 
@@ -354,8 +357,23 @@ def write(results: Mapping[str, Any], goals: Goals, out: Path) -> None:
     if e2 := results.get("E2"):
         rows = average(e2, ("copies", "trees"))
         parts += ["## E2, mean over seeds", table(rows, list(rows[0]))]
+    if e4 := results.get("E4"):
+        parts += ["## E4, probe blocks read", table(e4, list(e4[0]))]
+    if e5 := results.get("E5"):
+        parts += ["## E5, blocks read", table(e5, list(e5[0]))]
     draw(results, out)
     save(out, "robust", results, goals.checks, "\n\n".join(parts))
+
+
+def _read(scale: float, depth: int) -> tuple[Data, dict[str, list[Query]]]:
+    path = denormalised(scale)
+    strings = [f.name for f in pq.read_schema(path) if pa.types.is_large_string(f.type) or pa.types.is_string(f.type)]
+    rows = pq.read_table(path, columns=list(COLUMNS), read_dictionary=strings).unify_dictionaries().combine_chunks()
+    chosen = np.sort(np.random.default_rng(0).permutation(rows.num_rows)[:SAMPLE_ROWS])
+    data = Data(rows, rows.take(chosen), depth)
+    note(f"{rows.num_rows:,} rows, {len(COLUMNS)} columns, depth {depth}")
+    queries = {c: tenths(data, c, 0) for c in COLUMNS}
+    return data, queries | {name: [asked(data, p) for p in made] for name, made in templates(10, 0).items()}
 
 
 def main() -> int:
@@ -364,25 +382,24 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=None, help="TPC-H scale factor; 1 unless --quick")
     parser.add_argument("--depth", type=int, default=10, help="levels of a balanced tree")
     parser.add_argument("--seeds", type=int, default=None, help="trees per method; 5 unless --quick")
-    parser.add_argument("--only", default="E1,E2", help="protocols to run")
+    parser.add_argument("--only", default="E1,E2,E4,E5", help="protocols to run")
     parser.add_argument("--out", type=Path, default=Path(".cache/bench/robust"))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     seeds = range(args.seeds or (2 if args.quick else 5))
-    path = denormalised(args.scale or (0.1 if args.quick else 1))
-    strings = [f.name for f in pq.read_schema(path) if pa.types.is_large_string(f.type) or pa.types.is_string(f.type)]
-    rows = pq.read_table(path, columns=list(COLUMNS), read_dictionary=strings).unify_dictionaries().combine_chunks()
-    chosen = np.sort(np.random.default_rng(0).permutation(rows.num_rows)[:SAMPLE_ROWS])
-    data = Data(rows, rows.take(chosen), args.depth)
-    note(f"{rows.num_rows:,} rows, {len(COLUMNS)} columns, depth {args.depth}")
-    queries = {c: tenths(data, c, 0) for c in COLUMNS}
-    queries |= {name: [asked(data, p) for p in made] for name, made in templates(10, 0).items()}
-    results: dict[str, Any] = {"settings": {"rows": rows.num_rows, "depth": args.depth, "seeds": len(seeds)}}
     wanted = args.only.split(",")
-    if "E1" in wanted:
-        results["E1"] = robustness(data, seeds, queries)
-    if "E2" in wanted:
-        results["E2"] = replicated(data, seeds, queries)
+    results: dict[str, Any] = {"settings": {"depth": args.depth, "seeds": len(seeds)}}
+    if {"E1", "E2"} & set(wanted):
+        data, queries = _read(args.scale or (0.1 if args.quick else 1), args.depth)
+        results["settings"]["rows"] = data.rows.num_rows
+        if "E1" in wanted:
+            results["E1"] = robustness(data, seeds, queries)
+        if "E2" in wanted:
+            results["E2"] = replicated(data, seeds, queries)
+    if "E4" in wanted:
+        results["E4"] = grouping(seeds)
+    if "E5" in wanted:
+        results["E5"] = join_levels(0)
     goals = judge(results)
     write(results, goals, args.out)
     return 1 if goals.missed else 0

@@ -12,6 +12,8 @@ from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.registry import learn
 from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import Cut, TreeLayout, children
+from parquetry.model.logged_query import LoggedQuery
+from parquetry.model.predicate import And, Range
 from tests.layouts.test_robust import columns
 
 
@@ -69,3 +71,18 @@ def test_an_unknown_join_column_is_refused() -> None:
         two_phase(columns(2), 64, join="nope")
     with pytest.raises(SchemaError, match="join_levels"):
         two_phase(columns(2), 64, join_levels=-1)
+
+
+def levels_for(queries: list[LoggedQuery], **how: object) -> int:
+    spec = learn("two_phase", columns(3), queries, LearnOptions(block_rows=32, join="c00", **how))  # type: ignore[arg-type]
+    assert isinstance(spec, TreeLayout)
+    return int(spec.options["join_levels"])
+
+
+def test_queries_decide_how_many_levels_the_join_column_gets() -> None:
+    narrow = [LoggedQuery(And((Range("c01", 10 * i, 10 * i + 5), Range("c02", 7 * i, 7 * i + 5)))) for i in range(20)]
+    assert levels_for([]) == 3
+    assert levels_for([LoggedQuery(Range("c00", 10, 20))]) == 5  # what is joined is filtered as well
+    assert levels_for(narrow) < 5  # filters on others want levels, too
+    assert levels_for(narrow, variant="paper") == 3
+    assert levels_for(narrow, join_levels=1) == 1
