@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +125,9 @@ def _tpch(wh: parquetry.Warehouse, options: Any, goals: Goals) -> dict[str, Any]
         started = time.perf_counter()
         result = wh.sql(sql, executor="spark")
         assert rows_of(result.arrow()) == rows_of(spark.sql(sql).toArrow()), name
-        arms = {
-            "ours": lambda sql=sql: wh.sql(sql, executor="spark").arrow(),
-            "spark": lambda sql=sql: spark.sql(sql).toArrow(),
+        arms: dict[str, Callable[[], Any]] = {
+            "ours": partial(lambda q: wh.sql(q, executor="spark").arrow(), sql),
+            "spark": partial(lambda q: spark.sql(q).toArrow(), sql),
         }
         times = {arm: median(seconds) for arm, seconds in interleaved(arms, options.rounds).items()}
         way = result.plan.join.way if result.plan.join else "scan_workers" if result.plan.scan else "spark"

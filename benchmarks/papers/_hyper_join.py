@@ -103,7 +103,13 @@ def join_levels(seed: int) -> Rows:
             for j, orders in enumerate(small):
                 shuffle = SHUFFLE * (len(lineitem) + len(orders))
                 hyper = join_cost(lineitem, orders, most)
-                row = {"lineitem": n, "orders": m, "group": most, "levels of lineitem": i, "levels of orders": j}
+                row: dict[str, Any] = {
+                    "lineitem": n,
+                    "orders": m,
+                    "group": most,
+                    "levels of lineitem": i,
+                    "levels of orders": j,
+                }
                 row |= {"hyper": hyper, "shuffle": shuffle, "chosen": "hyper" if hyper < shuffle else "shuffle"}
                 row["half"] = i == -(-depth[0] // 2) and j == -(-depth[1] // 2)
                 found.append(row)

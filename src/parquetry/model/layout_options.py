@@ -31,7 +31,9 @@ class UserOptions:
         None, "robust, two_phase: how much columns count, as a=3,b=0.5; 1 for others."
     )  # RB-09
     join: str | None = _said(None, "two_phase: the join column; else the first of the key.")  # RB-24
-    join_levels: int | None = _said(None, "two_phase: levels cut on it; else half of them.")  # rounded up (3.3-26)
+    join_levels: int | None = _said(
+        None, "two_phase: levels cut on it; else by the log, or half."
+    )  # rounded up (3.3-26)
     features: int = _said(15, "warp: conditions that rows are told apart by.")  # WP-06
     seed: int = 0
 

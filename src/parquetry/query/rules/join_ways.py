@@ -15,12 +15,12 @@ import numpy as np
 from parquetry.joins.co_range import cut_together
 from parquetry.joins.hyper import common_ranges, hyper_groups
 from parquetry.model.types import is_float, is_nested
+from parquetry.query.compile.alignment import Alignment
 from parquetry.query.compile.join_parts import JoinParts
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.whole import Mention
 from parquetry.query.planning.join_plan import JoinPlan, JoinSource, Role
 from parquetry.query.planning.plan import Plan, TablePlan
-from parquetry.query.sql.alignment import Alignment
 from parquetry.splits.assignment import SplitTask, assign, assign_by_delta
 from parquetry.splits.cut import Precision, Split
 from parquetry.splits.delta_index import DeltaIndex

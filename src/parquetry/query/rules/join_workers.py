@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from parquetry.errors import QueryError
 from parquetry.model.types import type_name
+from parquetry.query.compile.alignment import find_alignment
 from parquetry.query.compile.join_parts import JoinParts, compile_parts, in_one_part
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.whole import WholeQuery
@@ -24,7 +25,6 @@ from parquetry.query.rules.choose_executor import (
     spark_cores,
 )
 from parquetry.query.rules.join_ways import Dealing, Way, broadcast, co_range, hyper, one_worker
-from parquetry.query.sql.alignment import find_alignment
 from parquetry.spark import machine_cores, machine_memory
 from parquetry.storage.scan.duck import ROW_NUMBER
 from parquetry.workload.plain_select import NotPlain
@@ -33,6 +33,8 @@ NAME = "join_workers"
 _SHUFFLED = 3  # times that a shuffle join handles every byte: read, write, read (RB-E5)
 _BROADCAST_BYTES = 10 << 20  # Spark sends a table of up to this size to everyone instead
 _MOST_TABLES = 64
+_STAGE_S = 0.25  # what a table more costs Spark before its first byte: a scan, an exchange, their code
+_LEAST_BYTES = 2 << 20  # below, nothing takes long enough to start Python workers for
 
 
 def _way(name: str, meaning: str, way: Way) -> Rule:
@@ -83,6 +85,9 @@ def _choose(plan: Plan) -> Plan:
     own = _own_seconds(plan)
     figures = {"own_ms": own * 1e3, "ms": best.seconds * 1e3}
     expected = f"{best.seconds * 1e3:.0f} ms expected, {own * 1e3:.0f} ms by Spark's own join"
+    if plan.splits is None and plan.bytes_estimate < _LEAST_BYTES:
+        why = f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers"
+        return plan.decide(Decision(NAME, "Spark's own join", why, outcome="refused", figures=figures))
     if plan.splits is None and own < best.seconds:
         return plan.decide(Decision(NAME, "Spark's own join", expected, outcome="refused", figures=figures))
     decided = f"{best.way}, {len(best.tasks)} tasks, nothing shuffled"
@@ -147,4 +152,4 @@ def _own_seconds(plan: Plan) -> float:
     """Of Spark's own join: everything is shuffled unless all tables but the largest can be sent to everyone."""
     sizes = sorted(t.bytes * t.column_share for t in plan.tables.values())
     times = 1 if all(size <= _BROADCAST_BYTES for size in sizes[:-1]) else _SHUFFLED
-    return times * sum(sizes) / (SPARK_BYTES_PER_CORE_S * spark_cores())
+    return _STAGE_S * len(sizes) + times * sum(sizes) / (SPARK_BYTES_PER_CORE_S * spark_cores())

@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 
 from parquetry.model.schema import Column, TableSchema
-from parquetry.query.sql.alignment import find_alignment
+from parquetry.query.compile.alignment import find_alignment
 from parquetry.workload.plain_select import NotPlain
 from parquetry.workload.sql_text import parse_query
 
