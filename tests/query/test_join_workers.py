@@ -33,7 +33,7 @@ JOINED = [
     "SELECT l.k, l.line, l.amount FROM {l} l LEFT ANTI JOIN {r} r ON l.k = r.k ORDER BY 1, 2, 3",
     "SELECT DISTINCT r.g, l.line % 3 AS m FROM {l} l JOIN {r} r USING (k) WHERE r.wide < 900 ORDER BY 1, 2",
     "SELECT r.k, r.g, (SELECT max(z.day) FROM {r} z) AS latest FROM {r} r WHERE NOT EXISTS "
-    "(SELECT 1 FROM {l} l WHERE l.k = r.k AND l.other > 5) ORDER BY r.k",
+    "(SELECT 1 FROM {l} l WHERE l.k = r.k AND l.other > 5) ORDER BY r.k, r.g",
     "SELECT count(*) AS n, max(r.day) AS d FROM {r} r WHERE r.k IN (SELECT l.k FROM {l} l GROUP BY l.k "
     "HAVING sum(l.amount) > 20)",
     "SELECT a.g, count(*) AS n FROM {r} a JOIN {r} b ON a.k = b.k AND a.wide <= b.wide JOIN {l} l ON l.k = b.k "
