@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.joins.induced import MOST_RANGES, MOST_VALUES, induced, kept_values, satisfying
+from parquetry.joins.induced import MOST_RANGES, MOST_VALUES, induced, kept_values, satisfying, told_briefly
 from parquetry.model.order_codes import bounds_of
 from parquetry.model.predicate import ANYTHING, And, Anything, Nothing, OneOf, Or, Predicate, Range
 
@@ -82,3 +82,20 @@ def test_values_of_another_type_filter_nothing() -> None:
     assert satisfying(rows, OneOf("m", frozenset({Decimal("1.235")}))).num_rows == 2
     assert satisfying(rows, Range("b", hi=300)).num_rows == 2
     assert satisfying(rows, And((Range("b", lo=2), Range("d", lo=noon)))).num_rows == 1
+
+
+def test_long_sets_become_ranges_whatever_they_hold() -> None:
+    assert told_briefly(OneOf("a", frozenset(range(9))), 9) == OneOf("a", frozenset(range(9)))
+    assert told_briefly(OneOf("a", frozenset({1, 2, 5})), 2) == Or((Range("a", 1, 2), Range("a", 5, 5)))
+    days = frozenset({date(2024, 1, 1), date(2024, 1, 2)})
+    assert told_briefly(OneOf("d", days), 1) == Range("d", min(days), max(days))
+    others: list[set[Any]] = [
+        {0, 2**70},
+        {Decimal("1.5"), 2},
+        {1, Decimal("1.5")},
+        {"b", "a"},
+        {True, False},
+        {0.5, 2.5},
+    ]
+    for values in others:
+        assert told_briefly(OneOf("a", frozenset(values)), 1) == Range("a", min(values), max(values))

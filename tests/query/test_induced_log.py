@@ -55,7 +55,9 @@ def test_a_filter_two_joins_away_is_told_of_the_facts(wh: Warehouse) -> None:
 
 
 def test_what_the_name_stands_for_is_read_from_the_tables(wh: Warehouse) -> None:
-    found = reach(wh.store, wh.catalog.state(), [COUNTRY, "shop→shops.gone", "shop→gone.x", "v→sales.shop→shops.size"])
+    found = reach(
+        wh.store, wh.catalog.state(), 5000, [COUNTRY, "shop→shops.gone", "shop→gone.x", "v→sales.shop→shops.size"]
+    )
     assert list(found) == [COUNTRY, "v→sales.shop→shops.size"]
     expected = wh.sql("SELECT shop, country FROM shops JOIN cities ON shops.city = cities.city ORDER BY shop").arrow()
     assert found[COUNTRY].keys.to_pylist() == expected["shop"].to_pylist()

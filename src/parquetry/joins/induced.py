@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ MOST_VALUES = 2048
 """More are told by ranges."""
 MOST_RANGES = 64
 """Of more, those with the least between them become one."""
+
+
+_COUNTED = {int: pa.int64(), date: pa.date32()}
 
 
 def induced(column: str, values: pa.Array, reach: Bounds | None = None) -> Predicate:
@@ -50,11 +54,12 @@ def told_briefly(predicate: Predicate, most: int) -> Predicate:
         case And(parts) | Or(parts):
             return replace(predicate, parts=tuple(told_briefly(p, most) for p in parts))
         case OneOf(column, values) if len(values) > most:
-            array = pa.array(sorted(values, key=order_key))
-            if _counted(array.type):
-                codes = _codes(array)
-                return _ranges(column, codes, codes, array.type)
-            return Range(column, array[0].as_py(), array[-1].as_py())
+            ordered = sorted(values, key=order_key)
+            kind = _COUNTED.get(type(ordered[0]))
+            if kind is None or not _fit(ordered, kind):
+                return Range(column, ordered[0], ordered[-1])
+            codes = _codes(pa.array(ordered, kind))
+            return _ranges(column, codes, codes, kind)
     return predicate
 
 

@@ -19,37 +19,48 @@ from parquetry.storage.scan.scan import KeptGroups, read_tasks
 from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
 from parquetry.storage.store import Store
 
+SMALL = 1 << 17  # rows of a table that are evaluated for another whatever its size
+_LESS = 4
 
-def reach(store: Store, state: State, names: Iterable[str]) -> dict[str, Reached]:
-    """The values behind these names, as far as every step leads to one small table by its only key column."""
-    found = {name: _reached(store, state, name, steps_of(name)[1]) for name in sorted(set(names))}
+
+def small_beside(rows: int, others: int) -> bool:
+    """Whether so many rows are evaluated to read less of a table of ``others`` rows."""
+    return rows <= max(SMALL, others // _LESS)
+
+
+def reach(store: Store, state: State, rows: int, names: Iterable[str]) -> dict[str, Reached]:
+    """The values behind these names in a table of ``rows`` rows, as far as every step leads to a table by its only key
+    column, and to one that is small enough to be evaluated by a query."""
+    found = {name: _reached(store, state, rows, name, steps_of(name)[1]) for name in sorted(set(names))}
     return {name: r for name, r in found.items() if r is not None}
 
 
-def _reached(store: Store, state: State, name: str, steps: Sequence[tuple[str, str]]) -> Reached | None:
+def _reached(store: Store, state: State, rows: int, name: str, steps: Sequence[tuple[str, str]]) -> Reached | None:
     (table, column), *further = steps
-    found = _column_by_key(store, state, name, table, column)
+    found = _column_by_key(store, state, rows, name, table, column)
     if found is None or not further:
         return found
-    rest = _reached(store, state, name, further)
+    rest = _reached(store, state, rows, name, further)
     if rest is None or not can_be_key(found.values.type):
         return None
     return Reached(name, found.keys, rest.of_keys(found.values))
 
 
-def _column_by_key(store: Store, state: State, name: str, table: str, column: str) -> Reached | None:
+def _column_by_key(store: Store, state: State, rows: int, name: str, table: str, column: str) -> Reached | None:
     try:
         t = state.table(table)
         key, kind = t.schema.key, t.schema.column(column).arrow
     except ParquetryError:
         return None  # dropped since
-    if len(key) != 1 or not can_be_key(t.schema.column(key[0]).arrow) or not 0 < t.rows <= MOST_KEYS:
+    if len(key) != 1 or not can_be_key(t.schema.column(key[0]).arrow):
+        return None
+    if not 0 < t.rows <= MOST_KEYS or not small_beside(t.rows, rows):
         return None
     if t.view is not None or is_float(kind) or is_nested(kind):
         return None
     index = open_snapshot(store, t.deltas, t.schema)
-    rows = pa.concat_tables(kept_rows(store, t, t.deltas, index, ~index.extra, [key[0], column]))
-    return Reached.of(name, rows.column(key[0]).combine_chunks(), rows.column(column).combine_chunks().cast(kind))
+    there = pa.concat_tables(kept_rows(store, t, t.deltas, index, ~index.extra, [key[0], column]))
+    return Reached.of(name, there.column(key[0]).combine_chunks(), there.column(column).combine_chunks().cast(kind))
 
 
 def kept_rows(

@@ -51,7 +51,7 @@ def advise(
     possible = [q for q in log if not isinstance(q.predicate, Nothing)]
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
-    reached = reach(store, state, through_columns(q.query for q in possible))
+    reached = reach(store, state, table.rows, through_columns(q.query for q in possible))
     sampled = sample_for(spark(), store, table, possible, stored, options.layout, reached)
     today = stored_layout(store, state, table, stored)
     return replace(compare(table, sampled, today, possible, options, phase), notes=_notes(log, possible, state, table))

@@ -183,7 +183,7 @@ def relayout(
     with rewriting(catalog, store, name, holder, phase) as work:
         state = catalog.state()
         table = state.table(name)
-        reached = reach(store, state, through_columns(workload))
+        reached = reach(store, state, table.rows, through_columns(workload))
         spec = learn_layout(spark, store, table, learner, workload, options, phase, reached)
         after = replace(table, layout=spec, layout_id=LAYOUT_OF_THIS_COMMIT)
         edits: list[Edit] = [PublishLayout(table.table_id, spec)]

@@ -66,7 +66,7 @@ def what_if(
     filtered = filtered_columns([*usable, asked])
     wanted = candidate.options(options, cuttable(table, filtered))
     phase(f"sampling {table.name}")
-    reached = reach(store, state, through_columns(q.query for q in (*usable, asked)))
+    reached = reach(store, state, table.rows, through_columns(q.query for q in (*usable, asked)))
     sampled = sample_for(spark(), store, table, [*usable, asked], stored, wanted, reached)
     spec = None
     if learner != "key" or wanted.within is not None:

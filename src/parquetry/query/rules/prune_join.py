@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from parquetry.errors import StorageError
 from parquetry.joins.induced import MOST_VALUES, induced, kept_values, satisfying, told_briefly
-from parquetry.joins.reach import kept_rows
+from parquetry.joins.reach import kept_rows, small_beside
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Wanted, prune
 from parquetry.model.predicate import ANYTHING, Anything, Predicate, columns_of, restrict
+from parquetry.model.reached import MOST_KEYS
 from parquetry.model.through import MOST_STEPS, renamed, steps_of, through
 from parquetry.model.types import is_float
 from parquetry.query.planning.bind import EqualColumns
@@ -28,13 +29,11 @@ from parquetry.storage.cache import METADATA
 from parquetry.workload.simplify import both
 
 NAME = "prune_join"
-_MOST_ROWS = 1 << 19  # of a side that is evaluated
-_MOST_EVALUATED = 1 << 21  # rows, of all sides of a query
-_LESS = 4  # times fewer rows than the side that is to be skipped
-_SMALL = 1 << 17  # rows of a side that may be evaluated whatever the other side's
+_MOST_ROWS = 1 << 19  # of a side that is evaluated, unless a layout was learned for what it says
+_MOST_EVALUATED = 1 << 22  # rows, of all sides of a query
 _MOST_LOGGED = 256  # values of a column, one by one; more are told by ranges
 _MOST_STEPS = 64
-_MOST_SECONDS = 0.03  # beside the time to evaluate sides, after which no further step is begun
+_MOST_SECONDS = 0.03  # of this thread, beside the time to evaluate sides, after which no step is taken again
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class _Graph:
     logged: dict[int, Predicate]  # of each reference: what was induced, and by which filters of which tables
     rows_left: int = _MOST_EVALUATED
     steps_left: int = _MOST_STEPS
-    until: float = field(default_factory=lambda: time.monotonic() + _MOST_SECONDS)
+    until: float = field(default_factory=lambda: time.thread_time() + _MOST_SECONDS)
 
     def place(self, ref: int) -> tuple[str, int]:
         """The table of a reference of the query, and its place among that table's references."""
@@ -72,8 +71,11 @@ def _apply(plan: Plan) -> Plan:
         return plan
     graph = _Graph(plan, {i: r.predicate for i, r in enumerate(refs)}, dict.fromkeys(range(len(refs)), ANYTHING))
     used: dict[EqualColumns, Predicate] = {}  # what was said of the source then
-    while graph.steps_left and time.monotonic() < graph.until:
-        step = next((e for e in _edges(graph, equal) if used.get(e) != graph.said[e.source]), None)
+    while graph.steps_left:
+        again = time.thread_time() < graph.until
+        step = next(
+            (e for e in _edges(graph, equal) if e not in used or (again and used[e] != graph.said[e.source])), None
+        )
         if step is None:
             break
         used[step] = graph.said[step.source]
@@ -105,16 +107,19 @@ def _travel(graph: _Graph, e: EqualColumns) -> None:
     keep = a.masks[at]
     kept_rows = int(a.index.rows[keep].sum())
     left = _Left(kept_rows)
-    if kept_rows <= min(_MOST_ROWS, graph.rows_left) and kept_rows <= max(_SMALL, b.rows // _LESS):
+    layouts = known_layouts(b.state)
+    reaches = any(r.own == e.target_column for known in layouts for r in known.reached)
+    most, others = (MOST_KEYS, int(b.index.rows.sum())) if reaches else (_MOST_ROWS, b.rows)
+    if kept_rows <= min(most, graph.rows_left) and small_beside(kept_rows, others):
         graph.rows_left -= kept_rows
-        began = time.monotonic()
+        began = time.thread_time()
         try:
             left = _evaluated(graph.plan, a, at, e.source_column, restrict(graph.said[e.source], _stored(a)))
         except (pa.ArrowException, OSError, StorageError) as error:  # who reads it for the answer will tell
             told = f"{source} cannot be read: {str(error).splitlines()[0][:120]}"
             graph.plan = graph.plan.decide(Decision(NAME, f"{target}: nothing skipped", told, target, "refused"))
             return
-        graph.until += time.monotonic() - began
+        graph.until += time.thread_time() - began
     exact = left.values is not None
     if left.values is not None:
         found = induced(e.target_column, left.values, b.index.bounds(e.target_column))
@@ -128,7 +133,7 @@ def _travel(graph: _Graph, e: EqualColumns) -> None:
     mask = b.masks[of]
     if mask.any():
         joined = {} if left.values is None else {e.target_column: left.values}
-        mask = mask & prune(Wanted(b.index, found, known_layouts(b.state), off=graph.plan.off, joined=joined))
+        mask = mask & prune(Wanted(b.index, found, layouts, off=graph.plan.off, joined=joined))
     if mask.sum() < b.masks[of].sum() or exact:
         graph.said[e.target] = said
     if mask.sum() < b.masks[of].sum():
