@@ -25,7 +25,7 @@ from benchmarks._data import CACHE, tpch
 from benchmarks._harness import Goals, interleaved, median
 from benchmarks._report import save, verdicts
 from benchmarks._tpcds import KEYS as TPCDS_KEYS
-from benchmarks._tpcds import tpcds
+from benchmarks._tpcds import tpcds, tpcds_queries
 from parquetry.spark import session
 from tests.differential.golden import QUERIES
 from tests.differential.raw_files import TPCH_KEYS
@@ -81,7 +81,8 @@ def suites(options: argparse.Namespace) -> list[Suite]:
         named = {n.removeprefix("tpch "): sql for n, sql in QUERIES.items() if n.startswith("tpch ")}
         found.append(Suite("tpch", TPCH_KEYS, files, _some(named, wanted), _transpiled, 22, 1.5))
     if options.only != "tpch":
-        files, texts = tpcds(options.scale)
+        files = {table: str(tpcds(table, options.scale)) for table in TPCDS_KEYS}
+        texts = {f"Q{n}": text.strip().rstrip(";") for n, text in tpcds_queries().items()}
         found.append(Suite("tpcds", TPCDS_KEYS, files, _some(texts, wanted), str, 90, 2))
     return found
 
