@@ -144,6 +144,8 @@ def test_windows_rank_and_sum_over_groups_of_rows_and_over_aggregates() -> None:
     ("expression", "type_", "expected"),
     [
         ("m / 3", "decimal(11,6)", ["0.333333", "0.833333", "-2.416667"]),
+        ("CAST(m AS decimal(18,2)) / 3", "decimal(22,6)", ["0.333333", "0.833333", "-2.416667"]),
+        ("m / -8", "decimal(11,6)", ["-0.125000", "-0.312500", "0.906250"]),
         ("m / m", "decimal(17,10)", ["1.0000000000"] * 3),
         ("m * m", "decimal(15,4)", ["1.0000", "6.2500", "52.5625"]),
         ("CAST(m AS decimal(6,1))", "decimal(6,1)", ["1.0", "2.5", "-7.3"]),
