@@ -157,7 +157,7 @@ def _query(
     _compare(name, first.arrow(), expected)
     if options.spark:
         _compare(f"{name} on Spark", arms["parquetry on spark"](), expected)
-    agrees = _loose(arms["duckdb"]()) == _loose(expected)
+    agrees = _rows(arms["duckdb"]()) == _rows(expected)
     slow = {"spark": arms.pop("spark")}
     seconds = {**interleaved(arms, options.rounds), **({"spark": [spark_s]} if options.quick else interleaved(slow, 1))}
     times = {arm: median(s) for arm, s in seconds.items()}
@@ -179,14 +179,14 @@ def _compare(name: str, answer: pa.Table, expected: pa.Table) -> None:
     assert not different, f"{name}: {different[:2]}"
 
 
-def _loose(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows in one order, numbers as floats of some digits."""
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows in one order, decimals and floats as floats of some digits."""
     columns = [c.to_pylist() for c in table.columns]
     return sorted((tuple(map(_value, row)) for row in zip(*columns, strict=True)), key=repr)
 
 
 def _value(v: Any) -> Any:
-    if isinstance(v, Decimal | float | int) and math.isfinite(v):
+    if isinstance(v, Decimal | float) and math.isfinite(v):
         return float(f"{v:.{_DIGITS}g}")
     return v
 
