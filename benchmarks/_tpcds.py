@@ -17,6 +17,34 @@ from benchmarks._data import CACHE
 PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpcds==1.5.5")
 _FOLDER = CACHE / "tpcds"
 
+KEYS = {
+    "call_center": ["cc_call_center_sk"],
+    "catalog_page": ["cp_catalog_page_sk"],
+    "catalog_returns": ["cr_order_number", "cr_item_sk"],
+    "catalog_sales": ["cs_order_number", "cs_item_sk"],
+    "customer": ["c_customer_sk"],
+    "customer_address": ["ca_address_sk"],
+    "customer_demographics": ["cd_demo_sk"],
+    "date_dim": ["d_date_sk"],
+    "household_demographics": ["hd_demo_sk"],
+    "income_band": ["ib_income_band_sk"],
+    "inventory": ["inv_date_sk", "inv_item_sk", "inv_warehouse_sk"],
+    "item": ["i_item_sk"],
+    "promotion": ["p_promo_sk"],
+    "reason": ["r_reason_sk"],
+    "ship_mode": ["sm_ship_mode_sk"],
+    "store": ["s_store_sk"],
+    "store_returns": ["sr_ticket_number", "sr_item_sk"],
+    "store_sales": ["ss_ticket_number", "ss_item_sk"],
+    "time_dim": ["t_time_sk"],
+    "warehouse": ["w_warehouse_sk"],
+    "web_page": ["wp_web_page_sk"],
+    "web_returns": ["wr_order_number", "wr_item_sk"],
+    "web_sales": ["ws_order_number", "ws_item_sk"],
+    "web_site": ["web_site_sk"],
+}
+"""Of all tables, in the order in which the data comes."""
+
 # Arguments: scale and folder of the tables, or the file of the query texts.
 _GENERATE = """
 import json, pathlib, sys

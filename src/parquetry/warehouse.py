@@ -45,6 +45,7 @@ from parquetry.query.demands import Imported, asked_queries, import_queries, log
 from parquetry.query.engine import Engine
 from parquetry.query.explain import Explanation
 from parquetry.query.picture import draw_table
+from parquetry.query.planning.speeds import Speeds
 from parquetry.query.result import Result, Told
 from parquetry.query.rules import RULES
 from parquetry.storage.store import Store
@@ -92,7 +93,7 @@ class Warehouse:
         self.catalog = catalog
         self.store = Store(data_root(folder))
         self._session = spark
-        self._engine = Engine(catalog, self.store, lambda: self.spark, trusted)
+        self._engine = Engine(catalog, self.store, lambda: self.spark, trusted, Speeds(folder / "speeds.json"))
 
     def __enter__(self) -> Warehouse:
         return self

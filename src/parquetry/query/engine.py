@@ -28,9 +28,10 @@ from parquetry.query.planning.bind import BoundQuery
 from parquetry.query.planning.plan import Decision, Plan, TablePlan, read_whole
 from parquetry.query.planning.rule import apply_rules
 from parquetry.query.planning.snapshots import Snapshot, Snapshots
+from parquetry.query.planning.speeds import Speeds
 from parquetry.query.result import Result
 from parquetry.query.rules import AGAIN, RULE_NAMES, RULES
-from parquetry.query.rules.choose_executor import LOCAL
+from parquetry.query.rules.choose_executor import LOCAL, estimate
 from parquetry.query.rules.choose_view import PRICING, VIEWS
 from parquetry.query.rules.prune_row_groups import explain_filters
 from parquetry.query.spark.executor import SparkExecutor, lives
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 BIND = "bind"
 EXECUTORS = ("auto", "local", "spark")
 _MOST_STOPPED = 256
+_MANY_ROWS = 1 << 19  # to read: no query that reads so many is answered from memory, so its time tells the machine's
 _MUCH, _FEW_ROWS = 4, 10_000  # times more to read, or less, for a view to be chosen anew; few enough not to matter
 
 
@@ -62,7 +64,12 @@ def _end_all() -> None:
 
 class Engine:
     def __init__(
-        self, catalog: Catalog, store: Store, spark: Callable[[], SparkSession], trusted: bool = False
+        self,
+        catalog: Catalog,
+        store: Store,
+        spark: Callable[[], SparkSession],
+        trusted: bool = False,
+        speeds: Speeds | None = None,
     ) -> None:
         self._store, self._catalog = store, catalog
         self.snapshots = Snapshots(catalog)
@@ -70,6 +77,7 @@ class Engine:
         self._spark = SparkExecutor(store, spark, trusted)
         self._workers = ScanWorkers(store, spark)
         self._planned = Planned(trusted)
+        self._speeds = speeds or Speeds()
         self._stopped: dict[str, str] = {}  # texts that the local executor could not finish, and why
         self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
         self.log = QueryLog(catalog)
@@ -150,7 +158,8 @@ class Engine:
                 raise QueryError(f"view '{name}' is still being filled; run maintain, then ask again")
             tables[name] = read_whole(snapshot, state, tuple(r for r in bound.refs if r.table == name), self._store)
         executor = "local" if wanted == "local" else "spark"
-        plan = Plan(bound, snapshot, self._store, tables, off, wanted, splits, executor)
+        slowness = self._speeds.factors()
+        plan = Plan(bound, snapshot, self._store, tables, off, wanted, splits, executor, slowness=slowness)
         read = ", ".join(f"{n} ({len(t.deltas)} delta{'' if len(t.deltas) == 1 else 's'})" for n, t in tables.items())
         return plan.decide(Decision(BIND, read or "no table", snapshot.named))
 
@@ -233,15 +242,19 @@ class Engine:
 
     def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
         self._catalog.check_process()
-        started = time.perf_counter()
+        started, first = time.perf_counter(), plan
         with self.follower.query():
             try:
                 table, measured = self._runner(plan).run(plan)
             except LeftToSpark as e:
                 plan = self._on_spark(plan, str(e))
                 table, measured = self._runner(plan).run(plan)
-            stats = statistics_of(plan, measured, table.num_rows, (time.perf_counter() - started) * 1e3)
+            seconds = time.perf_counter() - started
+            stats = statistics_of(plan, measured, table.num_rows, seconds * 1e3)
             self.log.add(plan, stats)
+            if plan is first and plan.rows > _MANY_ROWS and plan.scan is None:
+                rough = estimate(plan)
+                self._speeds.note(plan.executor, rough.local_s if plan.executor == "local" else rough.spark_s, seconds)
         return table, stats
 
     def _on_spark(self, plan: Plan, why: str) -> Plan:

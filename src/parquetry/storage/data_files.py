@@ -174,6 +174,7 @@ class DataFiles:
             write_page_checksum=True,  # Spark compares it; what we read ourselves has checksums in the index
             metadata_collector=self._footer,
             store_schema=False,
+            store_decimal_as_integer=True,  # up to 18 digits: every engine reads them sooner than bytes
         )
 
     def _close(self) -> None:

@@ -60,6 +60,12 @@ SELECT name, n, dec FROM zoo WHERE n > -0.005 AND n <= 0.0049
 -- name: sums and averages of decimals
 SELECT b, sum(dec) AS s, avg(dec) AS a, min(dec) AS lo, max(wide) AS hi, count(wide) AS n FROM zoo GROUP BY b
 
+-- name: averages of products with many digits
+SELECT b, avg(i * dec) AS a, avg(CAST(l AS decimal(20,0)) * CAST(i8 AS decimal(4,1))) AS w FROM zoo GROUP BY b
+
+-- name: quotients with few and with many digits
+SELECT name, n / 7 AS a, n / -2.5 AS b, 1 / (n * n + 1) AS c, dec / 3 AS d FROM zoo
+
 -- name: decimals and integers together
 SELECT name, dec * 2 AS twice, dec + i8 AS more, -dec AS less FROM zoo WHERE dec IS NOT NULL
 

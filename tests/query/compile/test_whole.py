@@ -144,6 +144,8 @@ def test_windows_rank_and_sum_over_groups_of_rows_and_over_aggregates() -> None:
     ("expression", "type_", "expected"),
     [
         ("m / 3", "decimal(11,6)", ["0.333333", "0.833333", "-2.416667"]),
+        ("CAST(m AS decimal(18,2)) / 3", "decimal(22,6)", ["0.333333", "0.833333", "-2.416667"]),
+        ("m / -8", "decimal(11,6)", ["-0.125000", "-0.312500", "0.906250"]),
         ("m / m", "decimal(17,10)", ["1.0000000000"] * 3),
         ("m * m", "decimal(15,4)", ["1.0000", "6.2500", "52.5625"]),
         ("CAST(m AS decimal(6,1))", "decimal(6,1)", ["1.0", "2.5", "-7.3"]),
@@ -180,3 +182,17 @@ def test_what_is_left_to_spark_is_named(sql: str, reason: str) -> None:
     query = compiled(sql)
     assert isinstance(query, Refusal)
     assert any(part in query.reason for part in reason.split("|")), query.reason
+
+
+def test_averages_of_many_digits_are_exact_and_stop_where_128_bits_do_not_suffice() -> None:
+    wide = "SELECT avg(CAST(k AS bigint) * m) AS a FROM a"  # decimal(28,2)
+    assert answer(wide).to_pylist() == [{"a": Decimal("3.000000")}]
+    assert answer(wide).schema.field("a").type == pa.decimal128(32, 6)
+    large = "SELECT avg(CAST(w AS decimal(28,0)) * CAST(100000000000000000000 AS decimal(21,0))) AS a FROM b"
+    refused = compiled(large)
+    assert isinstance(refused, Refusal)
+    assert "too many digits" in refused.reason
+    fits = "SELECT avg(CAST(w AS decimal(28,20))) AS a FROM b WHERE w < 31"
+    assert answer(fits).to_pylist() == [{"a": Decimal("25.000000000000000000000000")}]
+    with pytest.raises(duckdb.Error, match="Out of Range"):
+        answer("SELECT avg(CAST(m AS decimal(28,26))) AS a FROM a")

@@ -120,6 +120,7 @@ def _written(groups: Sequence[pa.Table], dictionary: Sequence[str], settings: Se
         use_dictionary=list(dictionary),
         metadata_collector=footer,
         store_schema=False,
+        store_decimal_as_integer=True,
     ) as writer:
         for group in groups:
             if group.num_rows:

@@ -105,8 +105,11 @@ def sum_of(t: Typed, word: str) -> tuple[str, str]:
     raise Refused(f"a sum of {word.lower()}{t.type}")
 
 
-def average_of(t: Typed, window: str = "") -> tuple[str, str]:
-    """The same of an average; ``window`` goes behind every call."""
+def average_of(t: Typed, window: str = "", most_digits: int = MOST_AVERAGED_DIGITS) -> tuple[str, str]:
+    """The same of an average; ``window`` goes behind every call.
+
+    Beyond ``MOST_AVERAGED_DIGITS`` a sum may need more digits than there are: then DuckDB stops at it.
+    """
     count = f"count({t.sql}){window}"
     digits = decimal_of(t.type)
     if digits is None:
@@ -114,7 +117,7 @@ def average_of(t: Typed, window: str = "") -> tuple[str, str]:
             raise Refused(f"an average of {t.type}")
         return "double", f"(sum(CAST({t.sql} AS DOUBLE)){window} / {count})"
     precision, scale = digits
-    if precision > MOST_AVERAGED_DIGITS:
+    if precision > most_digits:
         raise Refused(f"an average of {t.type}: too many digits to be exact")
     type_ = decimal(precision + 4, scale + 4)
     return type_, decimal_average(type_, f"sum({t.sql}){window}", count)

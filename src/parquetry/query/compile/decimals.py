@@ -6,7 +6,7 @@ DuckDB computes in 38 digits and stops where they do not suffice; then Spark ans
 from __future__ import annotations
 
 from parquetry.query.compile.spark_names import named
-from parquetry.query.compile.typed import Refused, Typed, computed, convert, duck_type
+from parquetry.query.compile.typed import NARROW_DIGITS, Refused, Typed, computed, convert, duck_type
 from parquetry.workload.coercion import (
     INTEGRAL,
     MAX_PRECISION,
@@ -90,18 +90,22 @@ def divide(a: Typed, b: Typed) -> Typed:
         return computed("double", f"({convert(a, 'double')} / {not_zero(convert(b, 'double'))})", name, [a, b])
     left, right = a.beside(b), b.beside(a)
     type_ = quotient_type(left, right)
-    (_, s1), (_, s2) = as_decimal(left) or (0, 0), as_decimal(right) or (0, 0)
-    precision, scale = as_decimal(type_) or (0, 0)
+    (p1, s1), (p2, s2) = as_decimal(left) or (0, 0), as_decimal(right) or (0, 0)
+    _, scale = as_decimal(type_) or (0, 0)
     more = scale + s2 - s1
     if more < 0:
         raise Refused(f"a division of {left} by {right}")
+    if max(p1 + more, p1 + s1, p2 + s2) <= NARROW_DIGITS:  # twice the longest of them fits into 64 bits, too
+        over, under = _narrow_units(a, left), _narrow_units(b, right)
+        quotient = f"((abs({over}) * {2 * 10**more} + abs({under})) // (2 * abs({under})))"
+        signed = f"CAST({quotient} * sign({over}) * sign({under}) AS DECIMAL({NARROW_DIGITS},0))"
+        return computed(type_, f"CAST({signed} * {_last_digit(scale)} AS {duck_type(type_)})", name, [a, b])
     over, under = _units(a, left, s1), _units(b, right, s2)
     # Whole part and rest apart: their products stay short. Half away from zero, as Spark rounds.
     top, bottom, power = f"abs({over})", f"abs({under})", _power(more)
     rounded = f"(({top} % {bottom}) * {power} * 2 + {bottom}) // (2 * {bottom})"
     text = f"((({top} // {bottom}) * {power} + {rounded}) * sign({over}) * sign({under}))"
-    step = f"CAST('{10**-scale:.{scale}f}' AS DECIMAL({max(1, scale)},{scale}))" if scale else "1"
-    scaled = f"CAST(CAST({text} AS DECIMAL(38,0)) * {step} AS {duck_type(type_)})"
+    scaled = f"CAST(CAST({text} AS DECIMAL(38,0)) * {_last_digit(scale)} AS {duck_type(type_)})"
     return computed(type_, scaled, name, [a, b])
 
 
@@ -111,6 +115,19 @@ def _units(t: Typed, type_: str, scale: int) -> str:
         return f"CAST({t.sql} AS HUGEINT)"
     wide = convert(t, type_)
     return f"CAST(CAST({wide} AS DECIMAL(38,{scale})) * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
+
+
+def _narrow_units(t: Typed, type_: str) -> str:
+    """The same of a number that is so short that its units are a BIGINT."""
+    _, scale = as_decimal(type_) or (0, 0)
+    if t.type in INTEGRAL and scale == 0:
+        return f"CAST({t.sql} AS BIGINT)"
+    return f"CAST({convert(t, type_)} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS BIGINT)"
+
+
+def _last_digit(scale: int) -> str:
+    """One unit of the last digit behind the point; a quotient has at least six."""
+    return f"CAST('{10**-scale:.{scale}f}' AS DECIMAL({scale},{scale}))"
 
 
 def _power(digits: int) -> str:

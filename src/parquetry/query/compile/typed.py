@@ -25,7 +25,7 @@ _DUCK = {
     "timestamp": "TIMESTAMPTZ",
     "timestamp_ntz": "TIMESTAMP",
 }
-_NARROW_DIGITS = 18  # of a decimal that DuckDB holds in 64 bits
+NARROW_DIGITS = 18  # of a decimal that DuckDB holds in 64 bits
 _EXACT_DOUBLE_DIGITS = 15
 """Up to here DuckDB's decimal to double (an integer divided by a power of ten) rounds as Java's does."""
 
@@ -147,8 +147,8 @@ def string_becomes(other: str) -> str:
 def wide_factor(factor: str, product: str) -> str:
     """The factor's type, in 128 bits when the product needs them: DuckDB multiplies in the width of its operands."""
     precision, scale = as_decimal(factor) or (0, 0)
-    narrow = (decimal_of(product) or (0, 0))[0] <= _NARROW_DIGITS
-    return decimal(precision if narrow else max(precision, _NARROW_DIGITS + 1), scale)
+    narrow = (decimal_of(product) or (0, 0))[0] <= NARROW_DIGITS
+    return decimal(precision if narrow else max(precision, NARROW_DIGITS + 1), scale)
 
 
 def signless_zero(t: Typed) -> str:

@@ -16,6 +16,7 @@ from parquetry.model.state import TableState
 from parquetry.query.planning.bind import BoundQuery, TableRef
 from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.snapshots import Snapshot
+from parquetry.query.planning.speeds import ROUGH
 from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.storage.scan.scan import KeptGroups, ReadTask, TableScan, columns_read, read_tasks, stored_columns
 from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
@@ -154,6 +155,7 @@ class Plan:
     holds: bool = False  # rows may come from memory
     times: int = 1  # that the query was asked for, with this one
     plan_ms: float = 0.0
+    slowness: Mapping[str, float] = field(default_factory=lambda: ROUGH)  # of each executor here (speeds.py)
     scan: SplitPlan | None = None  # how Spark's part is cut for scan workers
     induced: tuple[Predicate, ...] = ()  # what joins say of each reference of the user's query, for the log
     ways: tuple[JoinPlan, ...] = ()  # to deal a join to workers
