@@ -122,11 +122,12 @@ def check(wh: parquetry.Warehouse, sql: str, splits: int) -> set[str]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_way_answers_as_sparks_own_join(wh: parquetry.Warehouse, model: str) -> None:
-    taken = [check(wh, sql.format(l=f"l_{model}", r=f"r_{model}"), 4) for sql in JOINED]
+    some = JOINED if model in ("append", "upsert") else JOINED[::3]
+    taken = [check(wh, sql.format(l=f"l_{model}", r=f"r_{model}"), 4) for sql in some]
     expected = {"hyper_join", "one_worker"} if model == "laid" else set(WAYS)
     assert expected <= taken[0]
     assert ("co_range_join" in taken[0]) == (model != "laid")
-    assert sum("hyper_join" in t for t in taken) >= 8
+    assert sum("hyper_join" in t for t in taken) >= 0.7 * len(some)
 
 
 @pytest.mark.parametrize(
