@@ -194,3 +194,18 @@ def test_every_way_is_priced_and_sparks_own_join_is_taken_where_it_is_cheaper(wh
     assert steps["join_workers"].decided == "Spark's own join"  # so few rows do not pay for Python workers
     off = wh.sql(JOINED[0].format(l="l_append", r="r_append"), splits=3, off=["join_workers"]).plan
     assert off.join is None
+
+
+def test_where_duckdb_stops_spark_answers(wh: parquetry.Warehouse) -> None:
+    wh.create_table("words", "k int not null, s string", ["k"], settings=SMALL)
+    wh.ingest(
+        "words", pa.table({"k": pa.array(range(40), pa.int32()), "s": ["ß" if k == 7 else "b" for k in range(40)]})
+    )
+    wh.maintain()
+    sql = (
+        "SELECT upper(w.s) AS u, count(*) AS n FROM words w JOIN numbers m ON w.k = m.k GROUP BY upper(w.s) ORDER BY u"
+    )
+    result = wh.sql(sql, splits=3)
+    assert result.plan.join is not None
+    assert result.rows() == [{"u": "B", "n": 39}, {"u": "SS", "n": 1}]
+    assert [tuple(r) for r in wh.sql(sql, splits=3).spark().collect()] == [("B", 39), ("SS", 1)]

@@ -19,7 +19,8 @@ from parquetry.errors import ParquetryError, QueryError
 from parquetry.model.queryable import candidate, ready
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.explain import Explanation, matching_rows_query
-from parquetry.query.local.executor import LeftToSpark, LocalExecutor
+from parquetry.query.local.executor import LocalExecutor
+from parquetry.query.local.prepared import LeftToSpark
 from parquetry.query.local.reader import BEYOND_PLAN
 from parquetry.query.log import QueryLog
 from parquetry.query.memory.follower import Follower
@@ -236,6 +237,8 @@ class Engine:
         """A frame whose files stay while it, or any frame made from it, lives."""
         self._catalog.check_process()
         plan = replace(plan, snapshot=self.snapshots.held(plan.snapshot))
+        if plan.join is not None and plan.join.parts.stops:  # where a frame runs, nobody could leave it to Spark
+            plan = replace(plan, join=None)
         frame = self._workers.frame(plan) if plan.in_workers else self._spark.frame(plan)
         self.snapshots.hold_while(plan.snapshot, lives(frame))
         return frame

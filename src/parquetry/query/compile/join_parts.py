@@ -38,6 +38,11 @@ class JoinParts:
     mentions: tuple[Mention, ...]
     nodes: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def stops(self) -> bool:
+        """Whether DuckDB stops at values that Spark treats otherwise."""
+        return "error('" in self.text
+
     def sql(self, rows: Mapping[int, str]) -> str:
         """The workers' statement over these relations, by the mention's number."""
         text = self.text

@@ -16,7 +16,7 @@ from parquetry.errors import QueryError, StorageError
 from parquetry.query.compile.plain_select import LocalPlan, Refusal
 from parquetry.query.compile.whole import WholeQuery
 from parquetry.query.local.held_rows import HotFiles
-from parquetry.query.local.prepared import Held, Prepared, run
+from parquetry.query.local.prepared import Held, LeftToSpark, Prepared, run
 from parquetry.query.local.reader import Source, file_source, held_source, measured
 from parquetry.query.planning.bind import BoundQuery
 from parquetry.query.planning.damage import find_damage
@@ -33,10 +33,6 @@ _CORES = os.cpu_count() or 1
 
 # See LocalExecutor._execute: the rows that are copied are few.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
-
-
-class LeftToSpark(Exception):
-    """DuckDB stopped: at a value that Spark treats otherwise, at an error that may be Spark's too, or out of memory."""
 
 
 class LocalExecutor:

@@ -16,6 +16,10 @@ _MOST = 512  # statements of a cursor
 _CALLS: dict[str, CodeType] = {}
 
 
+class LeftToSpark(Exception):
+    """DuckDB stopped: at a value that Spark treats otherwise, at an error that may be Spark's too, or out of memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class Held:
     """A materialized relation, and how statements name it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError, QueryError, StorageError
+from parquetry.query.local.prepared import LeftToSpark
 from parquetry.query.planning.damage import find_damage
 from parquetry.query.planning.plan import Plan
 from parquetry.query.spark.relations import relations_in
@@ -156,6 +157,8 @@ class explained:
         text = str(error)
         if told := re.search(r"parquetry\.errors\.StorageError: (.+)", text):  # by a worker, which names the file
             raise StorageError(told.group(1)) from error
+        if told := re.search(r"\bLeftToSpark: (.+)", text):  # by DuckDB in a worker
+            raise LeftToSpark(told.group(1)) from error
         if "FAILED_READ_FILE" in text or "FileNotFoundException" in text or "PATH_NOT_FOUND" in text:
             missing = re.search(r"(file:/\S+|/\S+\.parquet)", text)
             raise StorageError(

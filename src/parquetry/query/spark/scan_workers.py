@@ -22,7 +22,7 @@ import pyarrow as pa
 from parquetry.model.types import arrow_type
 from parquetry.query.compile.partials import PARTIALS
 from parquetry.query.compile.plain_select import LocalPlan
-from parquetry.query.local.prepared import run
+from parquetry.query.local.prepared import LeftToSpark, run
 from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.plan import Plan
 from parquetry.query.planning.split_plan import SplitPlan
@@ -117,6 +117,8 @@ def _mark(table: int) -> str:
 
 def scan_split(job: ScanJob, part: Part) -> tuple[pa.Table, Worked]:
     """One worker's rows, and what it took."""
+    import duckdb
+
     started, cpu = time.perf_counter(), time.process_time()
     text, rows, size = job.statement, 0, 0
     streams: dict[str, pa.RecordBatchReader] = {}
@@ -126,7 +128,12 @@ def scan_split(job: ScanJob, part: Part) -> tuple[pa.Table, Worked]:
         streams |= source.streams
         rows, size = rows + source.rows, size + source.bytes
     connection = _duckdb()
-    found = run(connection, "sql", text, **streams).to_arrow_table().cast(job.schema)
+    try:
+        found = run(connection, "sql", text, **streams).to_arrow_table().cast(job.schema)
+    except duckdb.IOException:
+        raise
+    except duckdb.Error as e:
+        raise LeftToSpark(str(e).splitlines()[0]) from e
     profile = json.loads(connection.get_profiling_information(format="json"))
     size += int(profile.get("io", {}).get("total_bytes_read", 0))
     spent = time.perf_counter() - started, time.process_time() - cpu
