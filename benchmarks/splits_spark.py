@@ -21,10 +21,10 @@ import parquetry
 from benchmarks._data import CACHE, tpch
 from benchmarks._harness import Goals, interleaved, median
 from benchmarks._report import save, table, verdicts
+from benchmarks.papers._splits_baselines import fixed_boundaries, fixed_size
 from parquetry import RelayoutOptions
 from parquetry.query.planning.plan import Plan
 from parquetry.splits.assignment import assign
-from parquetry.splits.baselines import fixed_boundaries, fixed_size
 from parquetry.splits.delta_index import DeltaIndex
 
 SHARES = (0.70, 0.15, 0.08, 0.04, 0.02, 0.01)

@@ -68,7 +68,8 @@ def test_every_citation_in_the_code_has_a_line() -> None:
 
 
 def test_ambiguities_are_listed_only_where_the_code_cites_them() -> None:
-    assert not {line.number for line in LINES if not line.there} - cited_in_code().keys()
+    in_benchmarks = {n for p in (ROOT / "benchmarks").rglob("*.py") for n in citations(p.read_text())}
+    assert not {line.number for line in LINES if not line.there} - cited_in_code().keys() - in_benchmarks
 
 
 def test_every_path_exists() -> None:

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks._harness import Goals
 from benchmarks._report import save, table, verdicts
+from benchmarks.papers._splits_baselines import fixed_boundaries, fixed_level, fixed_size
 from benchmarks.papers._splits_data import LARGE, SkewedTable, skewed_table
 from benchmarks.papers._splits_plots import bars, curves
 from benchmarks.papers._splits_scale import bookkeeping, petabytes
-from parquetry.splits.baselines import fixed_boundaries, fixed_level, fixed_size
 from parquetry.splits.cut import Precision, Splits, cut_into_splits
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers._sized_tree import SizedTree, SizedTrees, grow
+from benchmarks.papers._splits_baselines import fixed_boundaries, fixed_level, fixed_size, read_to_level, sequential
 from parquetry.errors import QueryError
-from parquetry.splits.baselines import fixed_boundaries, fixed_level, fixed_size, read_to_level, sequential
 from parquetry.splits.candidates import accumulate
 from parquetry.splits.cut import Precision, Splits, cut_into_splits
 from parquetry.splits.entries import Entries
