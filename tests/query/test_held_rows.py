@@ -284,8 +284,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("first", ["small", "large"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "first"), [*((m, "small") for m in MODELS), ("upsert", "large")])
 def test_small_deltas_are_merged_in_memory(
     model: str, first: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
