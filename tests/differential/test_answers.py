@@ -124,7 +124,7 @@ def _check(name: str, wh: Warehouse, expected: pa.Table, *, executor: str, off: 
 
 def _check_stats(result: Result, executor: str) -> None:
     stats: dict[str, Any] = result.stats
-    assert set(stats) - {"beyond_plan"} == STATS
+    assert set(stats) - {"beyond_plan", "scan"} == STATS  # these only where there is something to tell
     assert stats["executor"] == executor
     assert stats["rows_out"] == result.arrow().num_rows
     assert stats["blocks_total"] >= stats["blocks_read"] >= 0
