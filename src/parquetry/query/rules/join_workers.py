@@ -116,7 +116,9 @@ def _refused(plan: Plan) -> Refusal | None:
 
 def _dealing(plan: Plan) -> Dealing | Refusal:
     """The query in parts, and who may get what."""
-    parts = plan.bound.once("join parts", lambda: _parts(plan))
+    # A join can have as many rows as its tables' rows multiplied: so many digits, which seldom change.
+    digits = len(str(math.prod(max(1, t.rows) ** len(t.refs) for t in plan.tables.values())))
+    parts = plan.bound.once(("join parts", plan.view, digits), lambda: _parts(plan, 10**digits))
     if isinstance(parts, Refusal):
         return parts
     if len(parts.mentions) > _MOST_TABLES:
@@ -129,13 +131,12 @@ def _dealing(plan: Plan) -> Dealing | Refusal:
     return Dealing(plan, parts, alignment, spark_cores(), _memory(), plan.splits)
 
 
-def _parts(plan: Plan) -> JoinParts | Refusal:
+def _parts(plan: Plan, rows: int) -> JoinParts | Refusal:
+    """The parts of a query that joins at most to ``rows`` rows."""
     whole = plan.bound.local
     assert isinstance(whole, WholeQuery)
     if plan.view is not None:
         return Refusal("a view answers it")
-    # A join can have as many rows as its tables' rows multiplied.
-    rows = math.prod(max(1, t.rows) ** len(t.refs) for t in plan.tables.values())
     return compile_parts(plan.bound.tree, plan.snapshot.state.readable, plan.bound.sql, whole, rows)
 
 
