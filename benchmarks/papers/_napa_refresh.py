@@ -48,11 +48,11 @@ def classes(folder: Path, spark: SparkSession, rows: int) -> Rows:
         how = plan_class(view, base, base.deltas, wh.store)
         assert how.number == class_of(view, base).number, how.why
         until = base.deltas[0].t_hi
-        work = RefreshWork(spark, wh.store, state, view, until, "", how, base.schema.key[: how.shared])
+        work = RefreshWork(lambda: spark, wh.store, state, view, until, "", how, base.schema.key[: how.shared])
         made = work.streamed() if how.number < 3 else work.shuffled()
         plan = made._jdf.queryExecution().executedPlan().toString()
         started = time.perf_counter()
-        assert refresh(wh.catalog, wh.store, spark, state, view, until, "bench")
+        assert refresh(wh.catalog, wh.store, lambda: spark, state, view, until, "bench")
         found.append(
             {
                 "class": how.number,
@@ -98,7 +98,7 @@ def upkeep(folder: Path, spark: SparkSession, base_rows: int, delta_rows: int) -
                 view = state.table(name)
                 assert [d.delta_id for d in next_step(state, view)] == [delta.delta_id]
                 started = time.perf_counter()
-                assert refresh(wh.catalog, wh.store, spark, state, view, delta.t_hi, "bench")
+                assert refresh(wh.catalog, wh.store, lambda: spark, state, view, delta.t_hi, "bench")
                 took[name].append(time.perf_counter() - started)
         wh.maintain()
         _check(wh, list(_REFRESHED))

@@ -190,16 +190,28 @@ class Warehouse:
         label: str | None = None,
         *,
         tasks: int | None = None,
+        executor: str = "auto",
         progress: Listener | None = None,
     ) -> Ingested:
         """Commits a batch as one delta, exactly once per label. Queries see it once ``maintain`` moves the QT to it.
 
         ``source``: paths of Parquet, CSV or JSON files, a list of dicts, or a Spark, pandas, polars or Arrow frame.
+        A batch of at most the table's ``in_process_bytes`` is written without Spark, unless ``executor`` is ``spark``
+        or ``tasks`` of it are asked for.
         """
         target = ingestable(self.catalog, table)
         check_source(source, table)  # like a wrong name, a missing file fails before Spark starts
         with self._watched(progress):
-            return ingest(self.catalog, self.store, self.spark, target, source, label=label, tasks=tasks)
+            return ingest(
+                self.catalog,
+                self.store,
+                lambda: self.spark,
+                target,
+                source,
+                label=label,
+                tasks=tasks,
+                executor=executor,
+            )
 
     def stream(
         self, table: str, frame: DataFrame, *, name: str, checkpoint: str, trigger: Mapping[str, Any] | None = None

@@ -5,6 +5,7 @@ Every case starts from a copy of one warehouse, kills a process that works on it
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -111,19 +112,36 @@ def template_with_garbage(template: Path, spark: SparkSession, tmp_path_factory:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("operation", "table", "failpoint"), [c for c in CASES if c[0] != "vacuum"], ids=lambda value: str(value) or "all"
-)
+WRITING = [c for c in CASES if c[0] != "vacuum"]
+
+
+@pytest.mark.parametrize(("operation", "table", "failpoint"), WRITING, ids=lambda value: str(value) or "all")
 def test_killed_while_writing(
     operation: str, table: str, failpoint: str, template: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     folder = Path(shutil.copytree(template, tmp_path / "wh"))
+    die(folder, operation, table, failpoint, spark if operation == "relayout" else None)
+    check_survival(folder, spark, operation, table, failpoint)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_killed_while_spark_writes(
+    number: int, machine_seed: int, template: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Of the same cases some, drawn by --machine-seed: every write is a Spark job."""
+    operation, table, failpoint = random.Random(machine_seed).sample(WRITING, 8)[number]
+    folder = Path(shutil.copytree(template, tmp_path / "wh"))
+    with parquetry.connect(folder, create=False, spark=spark) as wh:
+        for name in (*TABLES, *VIEWS):
+            wh.change_settings(name, in_process_bytes=0)
     die(folder, operation, table, failpoint, spark)
     check_survival(folder, spark, operation, table, failpoint)
 
 
 def test_killed_together_with_its_own_spark(template: Path, tmp_path: Path, spark: SparkSession) -> None:
     folder = Path(shutil.copytree(template, tmp_path / "wh"))
+    with parquetry.connect(folder, create=False, spark=spark) as wh:
+        wh.change_settings("upserted", in_process_bytes=0)
     die(folder, "ingest", "upserted", "ingest.before_commit", None)
     check_survival(folder, spark, "ingest", "upserted", "ingest.before_commit")
 
@@ -137,7 +155,7 @@ def test_killed_while_committing_to_postgres(
     spark: SparkSession,
 ) -> None:
     build(tmp_path / "wh", spark, catalog=postgres(), batches=2)
-    die(tmp_path / "wh", "ingest", "upserted", failpoint, spark)
+    die(tmp_path / "wh", "ingest", "upserted", failpoint, None)
     check_survival(tmp_path / "wh", spark, "ingest", "upserted", failpoint, batches=2)
 
 
@@ -159,7 +177,7 @@ def test_a_dead_attempt_is_kept_while_its_lease_lives_and_removed_after(
     template: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     folder = Path(shutil.copytree(template, tmp_path / "wh"))
-    die(folder, "ingest", "appended", "write.index", spark)
+    die(folder, "ingest", "appended", "write.index", None)
     with parquetry.connect(folder, create=False, spark=spark) as wh:
         known = wh.catalog.known_delta_ids()
         orphans = {path for path in stored(wh) if path.split("/")[1] not in known}

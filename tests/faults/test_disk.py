@@ -74,7 +74,7 @@ def test_no_room_for_the_index(wh: Warehouse) -> None:
             return Store, (self.root,)
 
     store = IndexFails(wh.store.root, 1, error=full)
-    act = lambda: module.ingest(wh.catalog, store, wh.spark, "t", rows(10, 10), label="x")  # noqa: E731
+    act = lambda: module.ingest(wh.catalog, store, lambda: wh.spark, "t", rows(10, 10), label="x", executor="spark")  # noqa: E731
     refused(wh, act, StorageError, "no space left", "index.pqx")
     assert store.writes == 1
     check(wh, 10)
@@ -237,13 +237,18 @@ def check(wh: Warehouse, count: int) -> None:
     assert {path for path, *_ in wh.store.list()} == named, "nothing was left behind"
 
 
-def test_a_compaction_never_makes_a_loss_final(wh: Warehouse) -> None:
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({}, "774 bytes too early"), ({"in_process_bytes": 0}, "30 rows are stored but 20 could be read")],
+)
+def test_a_compaction_never_makes_a_loss_final(wh: Warehouse, settings: dict[str, int], told: str) -> None:
+    wh.change_settings("t", compaction_width=2, **settings)
     wh.ingest("t", rows(10, 10))
     wh.ingest("t", rows(10, 20))
     deltas = wh.catalog.state().table("t").deltas
     Path(wh.store.url(deltas[-1].files[0].path)).write_bytes(b"")  # Spark reads an empty file as no rows
     with pytest.raises(ParquetryError) as caught:
         wh.maintain()
-    one_line(caught.value, StorageError, "30 rows are stored but 20 could be read", "verify")
+    one_line(caught.value, StorageError, told, "verify")
     assert wh.catalog.state().table("t").deltas == deltas
     assert not wh.catalog.garbage(wh.catalog.version(), wh.catalog.now() + 1)

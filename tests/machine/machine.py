@@ -147,6 +147,7 @@ class Machine:
             "leaf_capacity": rng.choice([2, 10]),
             "inner_capacity": rng.choice([2, 1000]),
             "compression": rng.choice(["snappy", "zstd", "none"]),
+            "in_process_bytes": rng.choice([0, 2000, 1 << 25, 1 << 25]),
         }
 
     def _change_settings(self) -> None:

@@ -59,7 +59,7 @@ class Refreshes:
         self.done = 0
 
     def __call__(
-        self, catalog: Catalog, store: Any, spark: Any, state: State, view: TableState, until: int, holder: str
+        self, catalog: Catalog, store: Any, spark: Any, state: State, view: TableState, until: int, holder: str, *_: Any
     ) -> bool:
         lease = catalog.acquire(f"refresh:{view.table_id}", holder, 30.0)
         if lease is None:
@@ -256,7 +256,7 @@ class Failing(Refreshes):
         self.broken = True
 
     def __call__(
-        self, catalog: Catalog, store: Any, spark: Any, state: State, view: TableState, until: int, holder: str
+        self, catalog: Catalog, store: Any, spark: Any, state: State, view: TableState, until: int, holder: str, *_: Any
     ) -> bool:
         if view.name == "v" and self.broken:
             raise StorageError("file 'f' is damaged")

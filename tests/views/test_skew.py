@@ -100,7 +100,7 @@ def test_the_stream_has_no_shuffle_and_the_heavy_cluster_is_aggregated_twice(ske
     view, base = state.table("v"), state.table("t")
     how = plan_class(view, base, base.deltas, skewed.store)
     assert (how.number, how.heavy) == (2, ((3,), (7,)))
-    work = RefreshWork(skewed.spark, skewed.store, state, view, base.deltas[0].t_hi, "unused", how, ("a",))
+    work = RefreshWork(lambda: skewed.spark, skewed.store, state, view, base.deltas[0].t_hi, "unused", how, ("a",))
     streamed = work.streamed()._jdf.queryExecution().executedPlan().toString()
     assert "Exchange" not in streamed
     assert "Sort" not in streamed

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import DataError
+from parquetry.ingest.digest import hashed_columns
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import is_nested
 from parquetry.storage.explain_failure import in_task, shown_row, unfit
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
-_MASK_BITS = 62  # of a bigint, so that adding bits never overflows
 
 
 def conform(frame: DataFrame, schema: TableSchema, table: str) -> DataFrame:
@@ -116,18 +116,10 @@ def _same_shape(have: str, want: str) -> bool:
 
 
 def _hashed(schema: TableSchema, given: Collection[str]) -> list[str]:
-    """What a row's digest is made of: the same for a batch that comes again after columns were added to the table."""
-    # A count that the batch left to be filled in is not part of its data.
-    columns = [
-        (i, c) for i, c in enumerate(schema.columns) if schema.values.get(c.name) != "count" or c.name.lower() in given
-    ]
-    # Spark's hash passes over nulls, which keeps it when columns are added, but (1, null) would be (null, 1).
-    present: dict[int, list[str]] = {}
-    for i, c in columns:
-        if c.nullable and c.name not in schema.key:
-            bit = f"CAST({quote(c.name)} IS NOT NULL AS BIGINT) * {1 << i % _MASK_BITS}L"
-            present.setdefault(i // _MASK_BITS, []).append(bit)
-    return [_hashable(c) for _, c in columns] + [f"nullif({' + '.join(bits)}, 0L)" for bits in present.values()]
+    """What a row's digest is made of, see :func:`hashed_columns`."""
+    columns, masks = hashed_columns(schema, given)
+    bits = [[f"CAST({quote(c.name)} IS NOT NULL AS BIGINT) * {bit}L" for c, bit in mask] for mask in masks]
+    return [_hashable(c) for c in columns] + [f"nullif({' + '.join(b)}, 0L)" for b in bits]
 
 
 def _hashable(column: Column) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from parquetry import failpoints
 from parquetry.catalog import Catalog, LeaseKeeper
 from parquetry.errors import CatalogError, LabelConflict, ParquetryError, SchemaError, StorageError
 from parquetry.ingest.conform import conform, digest_of
-from parquetry.ingest.sources import as_frame, write_tasks
-from parquetry.layouts.write_rows import write_rows
-from parquetry.model.state import AddDelta, Commit
+from parquetry.ingest.here import digest_here, fitted_here
+from parquetry.ingest.sources import Files, as_frame, taken_in, write_tasks
+from parquetry.layouts.write_rows import routes_here, write_rows
+from parquetry.model.state import AddDelta, Commit, TableState
 from parquetry.storage.delta_writer import DeltaJob, delta_directory, new_delta_id
 from parquetry.storage.explain_failure import explain_failure
 from parquetry.storage.store import Store
@@ -21,6 +25,9 @@ from parquetry.storage.write_attempt import attempt, clean_up, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+EXECUTORS = ("auto", "spark")
 
 
 @dataclass(frozen=True)
@@ -46,29 +53,38 @@ def ingestable(catalog: Catalog, table: str) -> str:
 def ingest(
     catalog: Catalog,
     store: Store,
-    spark: SparkSession,
+    spark: Callable[[], SparkSession],
     table: str,
     source: Any,
     *,
     label: str | None = None,
     tasks: int | None = None,
+    executor: str = "auto",
 ) -> Ingested:
-    """Commits ``source`` as one delta of ``table``, exactly once for each ``label``."""
+    """Commits ``source`` as one delta of ``table``, exactly once for each ``label``.
+
+    A small batch is written in the process, unless ``executor`` is ``spark`` or ``tasks`` are asked for.
+    """
+    if executor not in EXECUTORS:
+        raise ParquetryError(f"unknown executor '{executor}' of an ingest; choose one of {', '.join(EXECUTORS)}")
     state = catalog.state().table(table)
     name = state.name
     label = label if label is not None else f"auto-{uuid.uuid4().hex}"
     try:
-        fitted = conform(as_frame(spark, source, state.schema, name), state.schema, name)
+        taken = taken_in(source, state.schema, name)
+        fitted = None if executor == "spark" or tasks is not None else _fitted_here(taken, state)
+        if fitted is None:
+            fitted = conform(as_frame(spark(), taken, state.schema, name), state.schema, name)
         before = catalog.label(state.table_id, label)
         if before is not None:
-            if digest_of(fitted) != (before.rows_in, before.digest):
+            if _digest(fitted) != (before.rows_in, before.digest):
                 raise LabelConflict(name, label)
             return Ingested(name, label, before.t, before.version, before.rows_in, repeated=True)
         delta_id = new_delta_id()
         with attempt(catalog, delta_id, label) as kept:
             failpoints.reach("ingest.start")
             try:
-                written = write_rows(fitted, store, DeltaJob(state, delta_id, write_tasks(fitted, tasks)))
+                written = write_rows(fitted, store, _job(state, delta_id, fitted, tasks))
                 failpoints.reach("ingest.before_commit")
                 edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
                 detail = {"table": name, "label": label}
@@ -87,6 +103,20 @@ def ingest(
         raise explain_failure(e, name) from e
     assert commit.label is not None
     return Ingested(name, label, commit.label.t, commit.version, written.rows_in, commit.repeated)
+
+
+def _fitted_here(taken: Any, table: TableState) -> pa.Table | None:
+    if not routes_here(table.layout) or not isinstance(taken, pa.Table | Files):
+        return None
+    return fitted_here(taken, table.schema, table.name, table.settings.in_process_bytes)
+
+
+def _digest(fitted: Any) -> tuple[int, str]:
+    return digest_here(fitted) if isinstance(fitted, pa.Table) else digest_of(fitted)
+
+
+def _job(table: TableState, delta_id: str, fitted: Any, tasks: int | None) -> DeltaJob:
+    return DeltaJob(table, delta_id, 1 if isinstance(fitted, pa.Table) else write_tasks(fitted, tasks))
 
 
 def _committed(catalog: Catalog, edit: AddDelta, kept: LeaseKeeper, detail: dict[str, Any]) -> Commit:

@@ -1,10 +1,11 @@
-"""Whatever a user hands in, as a Spark frame: paths (Parquet, CSV, JSON), rows, Spark, pandas, polars, Arrow frames."""
+"""Whatever a user hands in: paths (Parquet, CSV, JSON), rows, Spark, pandas, polars and Arrow frames."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -45,28 +46,52 @@ def check_source(source: Any, table: str) -> None:
                 _check_parquet(f)
 
 
-def as_frame(spark: SparkSession, source: Any, schema: TableSchema, table: str) -> DataFrame:
-    """The source as a lazy Spark frame with its own column types; nothing is read yet but file footers."""
+@dataclass(frozen=True)
+class Files:
+    """The files of a batch, all of one format."""
+
+    format: str
+    paths: tuple[str, ...]
+    shape: str | None = None
+    """The columns of Parquet files, in Spark's SQL, where they are the same and plain to see."""
+
+
+def taken_in(source: Any, schema: TableSchema, table: str) -> pa.Table | Files | DataFrame:
+    """The source as one of three: Arrow rows in Spark's types, files, or a Spark frame.
+
+    Of files only footers are read."""
     match _kind_of(source, table):
         case "paths":
-            return _from_paths(private_session(spark), _listed(source), schema, table)
+            return _listed_files(_listed(source), table)
         case "rows":
-            return _from_arrow(spark, _from_rows(source, schema, table), schema)
+            source = _from_rows(source, schema, table)
         case "spark":
-            return source  # type: ignore[no-any-return]
+            return source
         case "pandas":
             try:
-                return _from_arrow(spark, pa.Table.from_pandas(source, preserve_index=False), schema)
+                source = pa.Table.from_pandas(source, preserve_index=False)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
                 raise DataError(f"this pandas frame has a column of mixed types: {str(e).splitlines()[0]}") from e
         case "polars":
-            frame = source.collect() if hasattr(source, "collect") else source
-            return _from_arrow(spark, frame.to_arrow(), schema)
+            source = (source.collect() if hasattr(source, "collect") else source).to_arrow()
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.RecordBatchReader):
         source = source.read_all()
-    return _from_arrow(spark, source, schema)
+    return in_sparks_types(source, schema)
+
+
+def as_frame(spark: SparkSession, taken: pa.Table | Files | DataFrame, schema: TableSchema, table: str) -> DataFrame:
+    """What was taken in as a lazy Spark frame with its own column types; nothing is read yet but file footers."""
+    if isinstance(taken, Files):
+        return _read_files(private_session(spark), taken, schema, table)
+    if not isinstance(taken, pa.Table):
+        return taken
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    with active_session_kept():
+        structure = from_arrow_schema(taken.schema, prefer_timestamp_ntz=True)
+        return private_session(spark).createDataFrame(taken, structure)
 
 
 def _kind_of(source: Any, table: str) -> str:
@@ -126,9 +151,8 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], schema: TableSchema, table: st
     return pa.table(columns, names=names)
 
 
-def _from_arrow(spark: SparkSession, table: pa.Table, schema: TableSchema) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
+def in_sparks_types(table: pa.Table, schema: TableSchema) -> pa.Table:
+    """Each column in the Arrow type that is Spark's; what has none, or does not fit into it, is a DataError."""
     known = {c.name.lower(): c.arrow for c in schema.columns}
     fields = []
     for column, f in zip(table.columns, table.schema, strict=True):
@@ -140,25 +164,28 @@ def _from_arrow(spark: SparkSession, table: pa.Table, schema: TableSchema) -> Da
             why = "nanoseconds, but Spark keeps microseconds: round it" if pa.types.is_timestamp(f.type) else str(e)
             raise DataError(f"column '{f.name}' holds {why.splitlines()[0]} before ingesting", column=f.name) from e
         fields.append(pa.field(f.name, target))
-    fitting = table.cast(pa.schema(fields))
-    with active_session_kept():
-        structure = from_arrow_schema(fitting.schema, prefer_timestamp_ntz=True)
-        return private_session(spark).createDataFrame(fitting, structure)
+    return table.cast(pa.schema(fields))
 
 
-def _from_paths(spark: SparkSession, paths: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
-    files = [f for p in paths for f in _expand(p)]
+def _listed_files(paths: Sequence[str], table: str) -> Files:
+    files = tuple(f for p in paths for f in _expand(p))
     kinds = {_format_of(f) for f in files}
     if len(kinds) != 1:
         raise DataError(f"one ingest takes files of one format, not of {', '.join(sorted(kinds))}", table=table)
     kind = kinds.pop()
-    if kind == "parquet":
-        shapes = {_check_parquet(f) for f in files}
-        reader = spark.read.option("mergeSchema", "true" if len(files) > 1 else "false")
-        if len(shapes) == 1 and (shape := shapes.pop()) is not None:
-            reader = reader.schema(shape)  # else Spark runs a job to find it
-        return reader.parquet(*map(exact_path, files))
-    return read_csv(spark, files, schema, table) if kind == "csv" else read_json(spark, files, schema)
+    shapes = {_check_parquet(f) for f in files} if kind == "parquet" else {None}
+    return Files(kind, files, shapes.pop() if len(shapes) == 1 else None)
+
+
+def _read_files(spark: SparkSession, files: Files, schema: TableSchema, table: str) -> DataFrame:
+    if files.format == "csv":
+        return read_csv(spark, files.paths, schema, table)
+    if files.format == "json":
+        return read_json(spark, files.paths, schema)
+    reader = spark.read.option("mergeSchema", "true" if len(files.paths) > 1 else "false")
+    if files.shape is not None:
+        reader = reader.schema(files.shape)  # else Spark runs a job to find it
+    return reader.parquet(*map(exact_path, files.paths))
 
 
 def _expand(path: str) -> list[str]:

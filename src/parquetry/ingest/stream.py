@@ -31,7 +31,7 @@ def start_stream(
     target = ingestable(catalog, table)
 
     def take(batch: DataFrame, number: int) -> None:
-        ingest(catalog, store, batch.sparkSession, target, batch, label=f"{name}/{number}")
+        ingest(catalog, store, lambda: batch.sparkSession, target, batch, label=f"{name}/{number}")
 
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
     return writer.queryName(name).trigger(**trigger).start()

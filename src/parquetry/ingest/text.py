@@ -35,8 +35,8 @@ _ZONE = r"\s*(Z|UTC|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/]+)?"
 _SPELLED = {"date": _DAY, "timestamp": rf"{_TIME}{_ZONE})?", "timestamp_ntz": rf"{_TIME})?"}
 
 
-def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
-    """CSV files with one header line each, quoted as in RFC 4180; an unquoted empty field is null."""
+def csv_columns(files: Sequence[str], schema: TableSchema, table: str) -> list[Column]:
+    """The columns that the files' header lines name."""
     header = _csv_header(files[0])
     columns = [_known_column(name, f"of {files[0]}", schema, table) for name in header]
     for column in columns:
@@ -51,6 +51,12 @@ def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, tab
     for other in files[1:]:
         if _csv_header(other) != header:
             raise DataError(f"{other} has another header line than {files[0]}; ingest it by itself", table=table)
+    return columns
+
+
+def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
+    """CSV files with one header line each, quoted as in RFC 4180; an unquoted empty field is null."""
+    columns = csv_columns(files, schema, table)
     quoted = [_has_quotes(f) for f in files]
     names = [f"c{i}" for i in range(len(columns))]
     reader = (
@@ -81,6 +87,18 @@ def read_json(spark: SparkSession, files: Sequence[str], schema: TableSchema) ->
     return _with_types(frame, names, names, schema.columns)
 
 
+def json_lines(files: Sequence[str], schema: TableSchema) -> pa.Table:
+    """The texts of the fields of every line of ``files``, read here."""
+    fields = _JsonFields([c.name for c in schema.columns])
+    batches: list[pa.RecordBatch] = []
+    for file in files:
+        with open(file, "rb") as f:
+            lines = [line for line in f.read().replace(b"\r\n", b"\n").split(b"\n") if line.strip()]
+        batch = pa.record_batch([pa.array(lines, pa.binary()), pa.repeat(file, len(lines))], names=["line", _FILE])
+        batches += fields(iter([batch]))
+    return pa.Table.from_batches(batches, fields.schema).drop_columns([_FILE])
+
+
 class _JsonFields:
     """Takes lines apart into the texts of their fields; runs in a task."""
 
@@ -88,7 +106,7 @@ class _JsonFields:
         self._names = names
         self._place = {name.lower(): i for i, name in enumerate(names)}
         shape = [pa.field(_FILE, pa.string()), *(pa.field(f"c{i}", pa.string()) for i in range(len(names)))]
-        self._schema = pa.schema(shape)
+        self.schema = pa.schema(shape)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -100,7 +118,7 @@ class _JsonFields:
                     rows.append((file, *self._fields(line, file)))
             if rows:
                 arrays = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _fields(self, line: bytes, file: str) -> list[str | None]:
         try:

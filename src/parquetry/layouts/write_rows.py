@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from parquetry.layouts.pruning.features import opaque_conditions
+from parquetry.layouts.routing.route import in_blocks
 from parquetry.layouts.routing.spark_blocks import descriptor_of, with_blocks
 from parquetry.model.delta import Delta
+from parquetry.model.layout import LayoutSpec
 from parquetry.model.state import TableState
 from parquetry.storage.delta_writer import DeltaJob, Written, write_delta
+from parquetry.storage.scan import arrow
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import stored_rows
 from parquetry.storage.store import Store
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_BYTES = 64 << 20  # stored bytes that one write task takes on
+_MEMORY_PER_STORED = 4  # bytes in memory for a stored one, about
 
 
 def rewriting_tasks(spark: SparkSession, size: int) -> int:
@@ -26,22 +33,43 @@ def rewriting_tasks(spark: SparkSession, size: int) -> int:
     return 1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism)
 
 
-def write_rows(frame: DataFrame, store: Store, job: DeltaJob) -> Written:
+def write_rows(rows: DataFrame | pa.Table, store: Store, job: DeltaJob) -> Written:
     """Writes the delta, each row in the block that the table's layout gives it."""
     described = replace(job, describe=descriptor_of(job.table.layout, job.table.settings))
-    return write_delta(with_blocks(frame, job.table.layout), store, described)
+    routed = in_blocks(rows, job.table.layout) if isinstance(rows, pa.Table) else with_blocks(rows, job.table.layout)
+    return write_delta(routed, store, described)
+
+
+def fits_here(table: TableState, deltas: Sequence[Delta]) -> bool:
+    """Whether rows of these deltas are read and written in the process: there are few, and it can route them."""
+    return few_bytes(table, deltas) and routes_here(table.layout)
+
+
+def few_bytes(table: TableState, deltas: Sequence[Delta]) -> bool:
+    """Whether so much may be read in the process to write a delta of ``table``."""
+    return _MEMORY_PER_STORED * sum(d.bytes for d in deltas) <= table.settings.in_process_bytes
+
+
+def routes_here(layout: LayoutSpec | None) -> bool:
+    """Only Spark evaluates opaque conditions exactly as queries that ask for them do."""
+    return layout is None or not opaque_conditions(layout)
 
 
 def merge_deltas(
-    spark: SparkSession, store: Store, table: TableState, delta_id: str, deltas: Sequence[Delta]
+    spark: Callable[[], SparkSession], store: Store, table: TableState, delta_id: str, deltas: Sequence[Delta]
 ) -> Delta | None:
-    """Writes the delta that takes the place of neighbouring ``deltas``; None when their rows merge to nothing."""
+    """Writes the delta that takes the place of neighbouring ``deltas``; None when their rows merge to nothing.
+
+    Few rows are merged in the process, more of them by Spark.
+    """
+    scan, here = plan_scan(table, deltas, visible=False), fits_here(table, deltas)
     job = DeltaJob(
         table,
         delta_id,
-        rewriting_tasks(spark, sum(d.bytes for d in deltas)),
+        1 if here else rewriting_tasks(spark(), sum(d.bytes for d in deltas)),
         level=max(d.level for d in deltas) + 1,
         times=(deltas[0].t_lo, deltas[-1].t_hi),
         expected_rows=sum(d.rows for d in deltas),
     )
-    return write_rows(stored_rows(spark, store, plan_scan(table, deltas)), store, job).delta
+    rows = arrow.scanned_rows(store, scan, deltas) if here else stored_rows(spark(), store, scan)
+    return write_rows(rows, store, job).delta

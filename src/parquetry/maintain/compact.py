@@ -1,7 +1,11 @@
-"""Merges neighbouring deltas of a table into one, on Spark's executors, and swaps them in one commit (NA-43)."""
+"""Merges neighbouring deltas of a table into one and swaps them in one commit (NA-43).
+
+Few rows are merged in the process, more of them on Spark's executors.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 def compact(
     catalog: Catalog,
     store: Store,
-    spark: SparkSession,
+    spark: Callable[[], SparkSession],
     table: TableState,
     stage: Compact,
     holder: str,

@@ -34,7 +34,7 @@ Workload = Callable[[str], Sequence[LoggedQuery]]
 
 
 def with_new_ranges(
-    spark: SparkSession, store: Store, table: TableState, deltas: Sequence[Delta], workload: Workload
+    spark: Callable[[], SparkSession], store: Store, table: TableState, deltas: Sequence[Delta], workload: Workload
 ) -> NestedLayout | None:
     """The table's layout with parts for calendar units that ``deltas`` bring; None when it stays as it is.
 
@@ -56,7 +56,7 @@ def with_new_ranges(
     columns = list(dict.fromkeys([spec.column, *inside]))
     rate = min(1.0, SAMPLE_ROWS / rows)
     newer = f"{quote(spec.column)} >= {literal(until)}"
-    sample = sample_rows(spark, store, plan_scan(table, deltas), columns, rate=rate, where=newer)
+    sample = sample_rows(spark(), store, plan_scan(table, deltas), columns, rate=rate, where=newer)
     try:
         return extend_nested(spec, sample, rate, workload(table.name))
     except ParquetryError:

@@ -191,7 +191,7 @@ def relayout(
         # What is visible and what is not are rewritten apart, and so is what a view has yet to take in.
         for side in runs(state, table)[::-1]:
             phase(f"rewriting {sum(d.rows for d in side):,} rows into {after.blocks:,} blocks")
-            new = merge_deltas(spark, store, after, work.new_delta(), side)
+            new = merge_deltas(lambda: spark, store, after, work.new_delta(), side)
             failpoints.reach("relayout.before_commit")
             edits.append(ReplaceDeltas(table.table_id, tuple(d.delta_id for d in side), new))
             size += new.bytes if new else 0

@@ -22,6 +22,7 @@ from parquetry.maintain.retry import CannotShow, Failed, Left, SetAside, check_s
 from parquetry.maintain.tune import tune
 from parquetry.maintain.vacuum import HOUR_S, vacuum_hourly
 from parquetry.model.state import AdvanceQT, State
+from parquetry.query.planning.definition import compile_definition as compile_
 from parquetry.storage.leased import LEASE_S, REFRESH, REWRITE, TURN, taken_by
 from parquetry.storage.store import Store
 from parquetry.views.refresh import refresh
@@ -252,8 +253,8 @@ class Maintainer:
         view = pinned.state.tables.get(stage.table)
         if view is None or view.table_id != stage.table_id:
             return False
-        return refresh(self._catalog, self._store, self._spark(), pinned.state, view, stage.until, self._holder)
+        return refresh(self._catalog, self._store, self._spark, pinned.state, view, stage.until, self._holder, compile_)
 
     def _compact(self, state: State, stage: Compact) -> bool:
         table = state.tables[stage.table]
-        return compact(self._catalog, self._store, self._spark(), table, stage, self._holder, self._workload)
+        return compact(self._catalog, self._store, self._spark, table, stage, self._holder, self._workload)

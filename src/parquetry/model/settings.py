@@ -36,6 +36,8 @@ class Settings:
     """Under a learned layout, precise boxes kept per row group (PW-21): 0 is off, 3 skips more and costs write time."""
     file_bytes: int = 256 << 20
     """A data file is closed at about this size."""
+    in_process_bytes: int = 32 << 20
+    """A batch, compaction or refresh of at most so many bytes in memory is written without Spark; 0 is never."""
     min_split_bytes: int = 16 << 20
     """A scan worker gets at least about so much to read (PP-19). Smaller = more workers for small queries."""
     max_split_bytes: int = 1 << 30
@@ -54,7 +56,7 @@ class Settings:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            least = 0 if f.name == "descriptor_boxes" else 1
+            least = 0 if f.name in ("descriptor_boxes", "in_process_bytes") else 1
             if f.type == "int" and (not isinstance(value, int) or value < least):
                 raise SchemaError(f"setting '{f.name}' must be a whole number of at least {least}, not {value!r}")
         if self.max_query_deltas < 2:

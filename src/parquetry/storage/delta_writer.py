@@ -1,4 +1,4 @@
-"""Turns a Spark frame into the files of one delta: sort by (block, key) on executors, index on the driver."""
+"""Turns rows into the files of one delta: a Spark frame on executors, an Arrow table in the process; index here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parquetry import failpoints
 from parquetry.errors import StorageError
@@ -77,8 +78,29 @@ class DeltaJob:
         return delta_directory(self.table.table_id, self.delta_id)
 
 
-def write_files(frame: DataFrame, store: Store, job: DeltaJob) -> WrittenFiles:
-    """Sorts and writes ``frame`` as stretches of a delta's run, one for each task."""
+def write_files(rows: DataFrame | pa.Table, store: Store, job: DeltaJob) -> WrittenFiles:
+    """Sorts and writes ``rows`` as stretches of a delta's run, one for each task; a table is one, in the process."""
+    results = _written_here(rows, store, job) if isinstance(rows, pa.Table) else _written_by_tasks(rows, store, job)
+    failpoints.reach("write.files")
+    rows_in = sum(r["rows_in"] for r in results)
+    digest = f"{sum(r['digest'] for r in results) % (1 << 64):016x}"
+    files = [KeptFile(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]), _groups(r)) for r in results]
+    return WrittenFiles(tuple(files), rows_in, digest)
+
+
+def _written_here(rows: pa.Table, store: Store, job: DeltaJob) -> list[Any]:
+    schema, settings = job.table.schema, job.table.settings
+    order = [BLOCK] if BLOCK in rows.column_names else []
+    if not schema.keyed:  # else equal keys are merged, and sorted by that
+        order += schema.key
+    if order and rows.num_rows:
+        rows = rows.take(pc.sort_indices(rows, [(name, "ascending", "at_start") for name in order]))
+    whole = rows.combine_chunks().to_batches()
+    writer = RunWriter(store, job.directory, schema, settings, job.describe, settings.row_group_rows, 0)
+    return [made.to_pylist()[0] for made in writer(iter(whole))]
+
+
+def _written_by_tasks(frame: DataFrame, store: Store, job: DeltaJob) -> list[Any]:
     schema, settings, tasks, blocks = job.table.schema, job.table.settings, job.tasks, job.table.blocks
     order = [BLOCK] if BLOCK in frame.columns else []
     order += [f"`{k.replace('`', '``')}`" for k in schema.key]
@@ -103,23 +125,18 @@ def write_files(frame: DataFrame, store: Store, job: DeltaJob) -> WrittenFiles:
     # Under plain names: Spark would read a dot or a backtick in a column's name as syntax here.
     names = ordered_run.columns
     plain = ordered_run.toDF(*[f"c{i}" for i in range(len(names))])
-    results = plain.mapInArrow(lambda batches: writer(b.rename_columns(names) for b in batches), RESULT_DDL).collect()
-    failpoints.reach("write.files")
-    rows_in = sum(r["rows_in"] for r in results)
-    digest = f"{sum(r['digest'] for r in results) % (1 << 64):016x}"
-    files = [KeptFile(StoredFile(r["path"], r["bytes"], r["checksum"], r["rows"]), _groups(r)) for r in results]
-    return WrittenFiles(tuple(files), rows_in, digest)
+    return plain.mapInArrow(lambda batches: writer(b.rename_columns(names) for b in batches), RESULT_DDL).collect()
 
 
-def write_delta(frame: DataFrame, store: Store, job: DeltaJob) -> Written:
-    """Sorts and writes ``frame`` (the table's columns, and any of __block, __order, __digest) as one delta.
+def write_delta(rows: DataFrame | pa.Table, store: Store, job: DeltaJob) -> Written:
+    """Sorts and writes ``rows`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
     With at least as many blocks as tasks, neighbouring blocks go to one task each, which needs no sampling pass.
     Extra blocks are dealt out to the tasks in turn. A delta smaller than a row group gets none: all of it is small.
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
     after a crash, by vacuum.
     """
-    table, made = job.table, write_files(frame, store, job)
+    table, made = job.table, write_files(rows, store, job)
     if job.expected_rows not in (None, made.rows_in):
         # Spark passes over an empty file without a word; a rewrite would make the loss final.
         raise StorageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from parquetry import failpoints
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError
-from parquetry.layouts.write_rows import write_rows
+from parquetry.layouts.write_rows import fits_here, write_rows
 from parquetry.model.delta import Delta
 from parquetry.model.queryable import next_step, sources_of
 from parquetry.model.state import AddViewDelta, State, TableState
@@ -30,6 +30,7 @@ from parquetry.storage.write_attempt import attempt, clean_up
 from parquetry.views.changes import Step
 from parquetry.views.classes import ViewClass, initial_values, plan_class
 from parquetry.views.direct import direct_reader
+from parquetry.views.here import Compile, refreshed_here
 from parquetry.views.skew import Cluster, between, cluster
 
 if TYPE_CHECKING:
@@ -45,12 +46,19 @@ Where it can, that task reads the table's files itself.
 
 
 def refresh(
-    catalog: Catalog, store: Store, spark: SparkSession, state: State, view: TableState, until: int, holder: str
+    catalog: Catalog,
+    store: Store,
+    spark: Callable[[], SparkSession],
+    state: State,
+    view: TableState,
+    until: int,
+    holder: str,
+    compile_: Compile = lambda _text, _tables: None,
 ) -> bool:
     """Builds ``view`` up to ``until``; False when another worker is on it or it has moved on since it was picked.
 
     The view's delta has the source delta's time range, so completeness is checked by comparing ranges. Files of
-    ``state`` must stay until this returns: its caller holds a pin.
+    ``state`` must stay until this returns: its caller holds a pin. ``compile_`` is what makes it without Spark.
     """
     deltas = next_step(state, view)
     if view.view is None or not deltas or max(d.t_hi for d in deltas) != until:
@@ -69,7 +77,8 @@ def refresh(
                         raise wrong
                 source = sources_of(state, view)[0]
                 how = plan_class(view, source, deltas, store)
-                work = RefreshWork(spark, store, state, view, until, delta_id, how, source.schema.key[: how.shared])
+                prefix = source.schema.key[: how.shared]
+                work = RefreshWork(spark, store, state, view, until, delta_id, how, prefix, compile_)
                 written = work.write(deltas)
                 failpoints.reach("view.before_commit")
                 catalog.commit(
@@ -97,7 +106,7 @@ def refresh(
 class RefreshWork:
     """One refresh that is under way. ``prefix`` are the leading key columns that the view shares with its table."""
 
-    spark: SparkSession
+    spark: Callable[[], SparkSession]
     store: Store
     state: State
     view: TableState
@@ -105,20 +114,26 @@ class RefreshWork:
     delta_id: str
     how: ViewClass
     prefix: tuple[str, ...]
+    compile_: Compile = lambda _text, _tables: None
 
     def write(self, deltas: Sequence[Delta]) -> Written:
-        """The view's delta; heavy clusters are written by tasks of their own, beside the stream."""
+        """The view's delta, a small one in the process; else heavy clusters have own tasks beside the stream."""
+        view, times = self.view, (min(d.t_lo for d in deltas), self.until)
+        if fits_here(view, deltas):
+            rows = refreshed_here(self.store, self.state, view, deltas, self.until, self.compile_)
+            if rows is not None:
+                return write_rows(rows, self.store, DeltaJob(view, self.delta_id, 1, times=times))
         tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
-        tasks = 1 if tasks <= 1 else max(tasks, self.spark.sparkContext.defaultParallelism)
+        tasks = 1 if tasks <= 1 else max(tasks, self.spark().sparkContext.defaultParallelism)
         kept = tuple(f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)))
-        view, at_once = self.view, self._at_once(deltas)
+        at_once = self._at_once(deltas)
         streams = self.how.number < 3 and not at_once
         tasks = 1 if at_once or streams else tasks
         read = direct_reader(self.store, view, sources_of(self.state, view)[0], deltas) if at_once else None
         sorted_by: int | None
         with ExitStack() as stack:
             if read is not None:
-                frame, sorted_by = self.spark.range(0, 1, 1, 1), 0  # one row: it starts the one task
+                frame, sorted_by = self.spark().range(0, 1, 1, 1), 0  # one row: it starts the one task
             else:
                 made = self.streamed() if streams else self.shuffled(at_once=at_once)
                 if tasks > 1:
@@ -128,7 +143,6 @@ class RefreshWork:
                     tasks = min(tasks, max(1, -(-made.count() // _TASK_ROWS)))
                 frame = self._stored(made)
                 sorted_by = self.how.shared if streams else None
-            times = min(d.t_lo for d in deltas), self.until
             job = DeltaJob(view, self.delta_id, tasks, times=times, kept=kept, sorted_by=sorted_by, read=read)
             return write_rows(frame, self.store, job)
 
@@ -138,11 +152,11 @@ class RefreshWork:
 
     def shuffled(self, only: Column | None = None, *, at_once: bool = False) -> DataFrame:
         """The groups, aggregated before and after Spark deals them out by the view's key; ``at_once``: in one task."""
-        return self._step(private_session(self.spark), only).frame(at_once=at_once)
+        return self._step(private_session(self.spark()), only).frame(at_once=at_once)
 
     def streamed(self) -> DataFrame:
         """Every row as a group of its own, in the order of the file; one partition for each stretch without skew."""
-        session = private_session(self.spark)
+        session = private_session(self.spark())
         # The file is one partition, so its rows come in order.
         session.conf.set("spark.sql.files.maxPartitionBytes", str(1 << 40))
         session.conf.set("spark.sql.files.minPartitionNum", "1")

@@ -23,11 +23,14 @@ def ingest(
         str | None, typer.Option(help="The batch's name: the same label twice changes nothing the second time.")
     ] = None,
     tasks: Annotated[int | None, typer.Option(min=1, help="How many tasks sort and write.")] = None,
+    executor: Annotated[
+        str, typer.Option(help="'spark' starts Spark for a small batch too, which is else written without it.")
+    ] = "auto",
     json: Json = False,
 ) -> None:
     """Commit files as one batch: all of it or nothing. Queries see it after 'maintain'."""
     with opened(ctx) as wh, shown(f"ingest into {table}") as work:
-        done = wh.ingest(table, paths, label, tasks=tasks, progress=work)
+        done = wh.ingest(table, paths, label, tasks=tasks, executor=executor, progress=work)
     if json:
         print_json(asdict(done))
     elif done.repeated:

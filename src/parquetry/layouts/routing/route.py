@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parquetry.layouts.coding.codec import Numbers
 from parquetry.layouts.coding.curve import curve_values
 from parquetry.layouts.coding.positions import Positions
 from parquetry.layouts.coding.tree_router import Router
 from parquetry.layouts.pruning.features import FeatureRouter, feature_parts, opaque_conditions
+from parquetry.layouts.routing.extra_blocks import extra_blocks_of
 from parquetry.model.box import Box, Interval
 from parquetry.model.layout import (
     CurveLayout,
@@ -28,6 +30,7 @@ from parquetry.model.layout import (
     children,
 )
 from parquetry.model.reached import with_reached
+from parquetry.storage.merge import BLOCK
 from parquetry.storage.spark_text import literal, quote
 
 if TYPE_CHECKING:
@@ -39,6 +42,19 @@ _EXPRESSION_BLOCKS = 64
 def route_numpy(spec: LayoutSpec, table: pa.Table) -> Numbers:
     """The block of every row of ``table``, as int32."""
     return compiled(spec, table.schema)(table)
+
+
+def in_blocks(rows: pa.Table, spec: LayoutSpec | None) -> pa.Table:
+    """``rows`` with ``__block``, as :func:`~parquetry.layouts.routing.spark_blocks.with_blocks` does it on Spark."""
+    if spec is None:
+        return rows
+    routed = rows.append_column(BLOCK, pa.array(route_numpy(spec, rows), pa.int32()))
+    if not spec.extra:
+        return routed
+    copies = extra_blocks_of(spec.extra, rows.select(list(spec.columns)))
+    again = routed.take(pc.list_parent_indices(copies))
+    again = again.set_column(again.schema.get_field_index(BLOCK), BLOCK, pc.list_flatten(copies))
+    return pa.concat_tables([routed, again])
 
 
 Route = Callable[[pa.Table], Numbers]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
 from parquetry.storage.cache import METADATA
 from parquetry.storage.checked_file import (
@@ -18,7 +19,9 @@ from parquetry.storage.checked_file import (
     read_chunks,
     read_whole,
 )
-from parquetry.storage.scan.scan import columns_had
+from parquetry.storage.merge import ORDER
+from parquetry.storage.scan.scan import TableScan, columns_had
+from parquetry.storage.snapshot_index import data_files
 from parquetry.storage.store import Store
 
 
@@ -30,6 +33,21 @@ def stored_rows(
     there, size = read_row_groups(store, file, groups, had)
     nulls = {c: pa.nulls(there.num_rows, table.schema.column(c).arrow) for c in columns if c not in had}
     return pa.table({c: nulls[c] if c in nulls else there.column(c) for c in columns}), size
+
+
+def scanned_rows(store: Store, scan: TableScan, deltas: Sequence[Delta]) -> pa.Table:
+    """All stored rows of the scan's files, unmerged, with all columns; for keyed tables with ``__order``, as Spark's
+    adapter gives it."""
+    checked = {file.path: file for d in deltas for file in data_files(store, d)}
+    table, parts = scan.table, []
+    for task in scan.tasks:
+        file = checked[task.file.path]
+        groups = range(footer_of(store, file).num_row_groups)
+        rows, _ = stored_rows(store, table, task.schema_id, file, groups, table.schema.names)
+        if table.schema.keyed:
+            rows = rows.append_column(ORDER, pa.repeat(pa.scalar(task.place, pa.int64()), rows.num_rows))
+        parts.append(rows)
+    return pa.concat_tables(parts)
 
 
 def read_row_groups(
