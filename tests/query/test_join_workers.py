@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pytest
 
 import parquetry
 from parquetry import RelayoutOptions
-from parquetry.query.rules import RULE_NAMES
+from parquetry.query.planning.plan import Plan
+from parquetry.query.rules import RULE_NAMES, join_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,3 +211,30 @@ def test_where_duckdb_stops_spark_answers(wh: parquetry.Warehouse) -> None:
     assert result.plan.join is not None
     assert result.rows() == [{"u": "B", "n": 39}, {"u": "SS", "n": 1}]
     assert [tuple(r) for r in wh.sql(sql, splits=3).spark().collect()] == [("B", 39), ("SS", 1)]
+
+
+def test_a_proof_for_few_rows_is_not_kept_for_many(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an average may be made of depends on how many rows there can be."""
+    asked: list[int] = []
+    real = join_workers._parts
+
+    def counted(plan: Plan, rows: int) -> Any:
+        asked.append(rows)
+        return real(plan, rows)
+
+    monkeypatch.setattr(join_workers, "_parts", counted)
+    query = "SELECT avg(a.x) AS x FROM a JOIN b ON a.k = b.k"
+    with parquetry.connect(tmp_path / "w", spark=spark) as wh:
+        for name in "ab":
+            wh.create_table(name, "k int not null, x bigint", ["k"])
+        for rows in (9, 5_000):
+            for name in "ab":
+                wh.ingest(name, pa.table({"k": pa.array(range(rows), pa.int32()), "x": range(rows)}))
+            wh.maintain()
+            wh.explain(query, executor="spark")
+            seen = len(asked)
+            wh.explain(query, executor="spark")
+            assert len(asked) == seen, "as long as there are about as many rows it is"
+    assert asked == [10**2, 10**8]

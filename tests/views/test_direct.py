@@ -55,6 +55,8 @@ ON_SPARK = {
     "distinct": "SELECT a, approx_count_distinct(n) AS c FROM t GROUP BY a",
 }
 
+BY_TASKS = {"in_process_bytes": 0}  # which would not need this reader
+
 
 @pytest.fixture
 def filled(spark: SparkSession, tmp_path: Path) -> Iterator[Warehouse]:
@@ -66,7 +68,7 @@ def filled(spark: SparkSession, tmp_path: Path) -> Iterator[Warehouse]:
 
 def stored(wh: Warehouse, definition: str) -> pa.Table:
     """The rows that a new view of this definition stores."""
-    wh.create_view("v", definition)
+    wh.create_view("v", definition, settings=BY_TASKS)
     wh.maintain()
     found = wh.sql("SELECT * FROM v", executor="local").arrow()
     wh.drop_view("v")
@@ -75,7 +77,7 @@ def stored(wh: Warehouse, definition: str) -> pa.Table:
 
 @pytest.mark.parametrize("definition", DIRECT.values(), ids=list(DIRECT))
 def test_all_ways_store_the_same(filled: Warehouse, definition: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled.create_view("asked", definition)
+    filled.create_view("asked", definition, settings=BY_TASKS)
     state = filled.catalog.state()
     table = state.table("t")
     assert direct_reader(filled.store, state.table("asked"), table, table.deltas) is not None
@@ -92,7 +94,7 @@ def test_all_ways_store_the_same(filled: Warehouse, definition: str, monkeypatch
 
 @pytest.mark.parametrize("definition", ON_SPARK.values(), ids=list(ON_SPARK))
 def test_what_is_computed_is_left_to_spark(filled: Warehouse, definition: str) -> None:
-    filled.create_view("v", definition)
+    filled.create_view("v", definition, settings=BY_TASKS)
     state = filled.catalog.state()
     table = state.table("t")
     assert direct_reader(filled.store, state.table("v"), table, table.deltas) is None
@@ -100,7 +102,7 @@ def test_what_is_computed_is_left_to_spark(filled: Warehouse, definition: str) -
 
 def test_a_delta_from_before_a_column_came_has_nulls_there(filled: Warehouse) -> None:
     filled.add_column("t", "late", "int")
-    filled.create_view("v", "SELECT a, sum(late) AS late, count(*) AS c FROM t GROUP BY a")
+    filled.create_view("v", "SELECT a, sum(late) AS late, count(*) AS c FROM t GROUP BY a", settings=BY_TASKS)
     state = filled.catalog.state()
     table = state.table("t")
     assert direct_reader(filled.store, state.table("v"), table, table.deltas) is not None
@@ -121,7 +123,7 @@ def test_a_large_delta_is_written_in_as_few_files_as_its_groups_need(
         keys = range(4_000)
         rows = {"k": pa.array(keys, pa.int32()), "g": pa.array([k % groups for k in keys], pa.int32())}
         wh.ingest("t", pa.table(rows), tasks=2)
-        wh.create_view("v", "SELECT g, count(*) AS n, sum(k) AS k FROM t GROUP BY g")
+        wh.create_view("v", "SELECT g, count(*) AS n, sum(k) AS k FROM t GROUP BY g", settings=BY_TASKS)
         wh.maintain()
         (delta,) = wh.catalog.state().table("v").deltas
         assert len(delta.files) == files

@@ -104,7 +104,12 @@ def test_they_were_made_without_spark(pair: list[Warehouse], tmp_path: Path, mon
     from parquetry.views.refresh import RefreshWork
 
     asked: list[str] = []
-    monkeypatch.setattr(RefreshWork, "shuffled", lambda self, *_, **__: asked.append(self.view.name) or 1 / 0)
+
+    def noted(work: RefreshWork, *_: Any, **__: Any) -> Any:
+        asked.append(work.view.name)
+        raise AssertionError("Spark was asked")
+
+    monkeypatch.setattr(RefreshWork, "shuffled", noted)
     for i, table in enumerate(TABLES):
         pair[0].ingest(table, batch(100 + i))
     pair[0].maintain()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from parquetry import failpoints
@@ -25,7 +26,7 @@ from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.pruning.regions import regions
 from parquetry.layouts.registry import learn, named
 from parquetry.layouts.routing.spark_blocks import count_vectors
-from parquetry.layouts.write_rows import merge_deltas
+from parquetry.layouts.write_rows import few_bytes, merge_deltas
 from parquetry.model.layout import CurveLayout, LayoutSpec, ReachingLayout, TreeLayout
 from parquetry.model.layout_options import RelayoutOptions, UserOptions
 from parquetry.model.logged_query import LoggedQuery
@@ -37,6 +38,7 @@ from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.through import is_through, steps_of
 from parquetry.model.types import is_nested
 from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
+from parquetry.storage.scan.arrow import scanned_rows
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import sample_rows, stored_rows
 from parquetry.storage.store import Store
@@ -268,6 +270,9 @@ def _check_cuttable(schema: TableSchema, name: str) -> None:
 def draw_sample(
     spark: SparkSession, store: Store, table: TableState, columns: Sequence[str], options: RelayoutOptions
 ) -> pa.Table:
-    """About ``sample_rows`` of the stored rows."""
-    rate = min(1.0, options.sample_rows / max(1, table.rows))
-    return sample_rows(spark, store, plan_scan(table, table.deltas), columns, rate=rate, seed=options.seed)
+    """About ``sample_rows`` of the stored rows; of few rows they are drawn in the process."""
+    rate, scan = min(1.0, options.sample_rows / max(1, table.rows)), plan_scan(table, table.deltas)
+    if not table.deltas or not few_bytes(table, table.deltas):
+        return sample_rows(spark, store, scan, columns, rate=rate, seed=options.seed)
+    rows = scanned_rows(store, scan, table.deltas, columns)
+    return rows if rate == 1 else rows.filter(np.random.default_rng(options.seed).random(rows.num_rows) < rate)

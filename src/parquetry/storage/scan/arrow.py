@@ -35,16 +35,18 @@ def stored_rows(
     return pa.table({c: nulls[c] if c in nulls else there.column(c) for c in columns}), size
 
 
-def scanned_rows(store: Store, scan: TableScan, deltas: Sequence[Delta]) -> pa.Table:
-    """All stored rows of the scan's files, unmerged, with all columns; for keyed tables with ``__order``, as Spark's
-    adapter gives it."""
+def scanned_rows(
+    store: Store, scan: TableScan, deltas: Sequence[Delta], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """All stored rows of the scan's files, unmerged; without ``columns`` all of them, and for keyed tables
+    ``__order``, as Spark's adapter gives it."""
     checked = {file.path: file for d in deltas for file in data_files(store, d)}
     table, parts = scan.table, []
     for task in scan.tasks:
         file = checked[task.file.path]
         groups = range(footer_of(store, file).num_row_groups)
-        rows, _ = stored_rows(store, table, task.schema_id, file, groups, table.schema.names)
-        if table.schema.keyed:
+        rows, _ = stored_rows(store, table, task.schema_id, file, groups, columns or table.schema.names)
+        if table.schema.keyed and columns is None:
             rows = rows.append_column(ORDER, pa.repeat(pa.scalar(task.place, pa.int64()), rows.num_rows))
         parts.append(rows)
     return pa.concat_tables(parts)
