@@ -197,7 +197,7 @@ class Warehouse:
 
         ``source``: paths of Parquet, CSV or JSON files, a list of dicts, or a Spark, pandas, polars or Arrow frame.
         A batch of at most the table's ``in_process_bytes`` is written without Spark, unless ``executor`` is ``spark``
-        or ``tasks`` of it are asked for.
+        or several ``tasks`` of it are asked for.
         """
         target = ingestable(self.catalog, table)
         check_source(source, table)  # like a wrong name, a missing file fails before Spark starts

@@ -41,7 +41,7 @@ def batch(number: int) -> pa.Table:
 
 def pipeline(folder: str) -> None:
     wh = _open(folder)
-    small = {"max_query_deltas": 2, "compaction_width": 2, "row_group_rows": 512}
+    small = {"max_query_deltas": 2, "compaction_width": 2, "row_group_rows": 512, "in_process_bytes": 0}
     wh.create_table("a", "k int, s string, v bigint", key=["k"], settings=small)
     wh.create_table("u", "k int, s string, v bigint", key=["k"], model="upsert", settings=small)
     for number in range(BATCHES):

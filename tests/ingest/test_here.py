@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from parquetry.errors import LabelConflict, ParquetryError
 from parquetry.ingest.conform import conform
 from parquetry.ingest.here import fitted_here
 from parquetry.ingest.sources import as_frame, taken_in
+from parquetry.model.types import arrow_type
 from parquetry.storage.index_reader import open_index
 from parquetry.warehouse import Warehouse
 from tests.ingest.test_sources import FLAT, as_csv, as_json, ddl, rows_of
@@ -126,6 +129,30 @@ def test_what_is_stored_does_not_tell_who_wrote_it(wh: Warehouse, model: str, la
         with pytest.raises(LabelConflict):
             wh.ingest(name, batch(9), label="1", executor=other)
     assert wh.verify() == []
+
+
+@pytest.mark.parametrize("model", ["append", "upsert"])
+@pytest.mark.parametrize("type_", ["double", "float", "string", "binary", "decimal(20,2)", "timestamp", "boolean"])
+def test_keys_of_every_type_are_in_sparks_order(wh: Warehouse, model: str, type_: str) -> None:
+    values: dict[str, list[Any]] = {
+        "double": [0.0, float("nan"), -0.0, float("inf"), -5.0, float("-inf"), 5e-324],
+        "string": ["b", "", "ü", "a\0", "a", "𝄞", "z" * 70],
+        "binary": [b"\xff", b"", b"a", b"\0"],
+        "decimal(20,2)": [Decimal("-1.25"), Decimal("0.00"), Decimal("99999999999999999.99")],
+        "timestamp": [dt.datetime(1900, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, tzinfo=dt.UTC)],
+        "boolean": [True, False, True],
+    }
+    rows = pa.table({"k": pa.array(values.get(type_) or values["double"], arrow_type(type_))})
+    rows = pa.concat_tables([rows, rows.slice(1)])
+    names = [f"key_{model}_{type_.partition('(')[0]}_{way}" for way in ("here", "spark")]
+    for name, settings in zip(names, ({}, ON_SPARK), strict=True):
+        wh.create_table(name, f"k {type_}", key=["k"], model=model, settings={"row_group_rows": 2, **settings})
+        for _ in range(2):
+            wh.ingest(name, rows)
+    assert [s[1:] for s in stored(wh, names[0])] == [s[1:] for s in stored(wh, names[1])]
+    wh.maintain()
+    asked = [wh.sql(f"SELECT * FROM {n} ORDER BY k", executor="local").rows() for n in names]
+    assert repr(asked[0]) == repr(asked[1])
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])

@@ -111,7 +111,16 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("point", ["write.files", "write.index", "relayout.before_commit", "commit.in_transaction"])
+@pytest.mark.parametrize(
+    ("wh", "point"),
+    [
+        ("append", "write.files"),
+        ("upsert", "write.index"),
+        ("aggregate", "relayout.before_commit"),
+        ("upsert", "commit.in_transaction"),
+    ],
+    indirect=["wh"],
+)
 def test_a_crash_before_the_commit_changes_nothing_and_leaves_garbage_only(
     wh: parquetry.Warehouse, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -136,7 +145,11 @@ def test_a_crash_before_the_commit_changes_nothing_and_leaves_garbage_only(
     assert wh.verify() == []
 
 
-@pytest.mark.parametrize("point", ["vacuum.start", "vacuum.files", "vacuum.rows"])
+@pytest.mark.parametrize(
+    ("wh", "point"),
+    [("append", "vacuum.start"), ("upsert", "vacuum.files"), ("aggregate", "vacuum.rows")],
+    indirect=["wh"],
+)
 def test_a_vacuum_that_dies_over_shared_files_is_finished_by_the_next(
     wh: parquetry.Warehouse, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUERIES = 500
-ON_SPARK = 40
+ON_SPARK = 25
 _TABLES = {"appended": "append", "upserted": "upsert"}
 
 

@@ -142,7 +142,12 @@ class ViewMachine:
         name = f"v{self._made}"
         self.done.append(f"create {name}: {sql}")
         self._views[name], self._kinds[name] = sql, kind
-        self._wh.create_view(name, sql, settings={"max_query_deltas": self._rng.choice([2, 4]), "compaction_width": 2})
+        self._wh.create_view(name, sql, settings=self._settings())
+
+    def _settings(self) -> dict[str, int]:
+        """Every other view is always refreshed and compacted by Spark."""
+        way = self._rng.choice([{}, {"in_process_bytes": 0}])
+        return {"max_query_deltas": self._rng.choice([2, 4]), "compaction_width": 2, **way}
 
     def _drop(self) -> None:
         below = {s for v in self._wh.views() for s in v["over"]}

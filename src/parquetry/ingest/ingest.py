@@ -63,7 +63,7 @@ def ingest(
 ) -> Ingested:
     """Commits ``source`` as one delta of ``table``, exactly once for each ``label``.
 
-    A small batch is written in the process, unless ``executor`` is ``spark`` or ``tasks`` are asked for.
+    A small batch is written in the process, unless ``executor`` is ``spark`` or several ``tasks`` are asked for.
     """
     if executor not in EXECUTORS:
         raise ParquetryError(f"unknown executor '{executor}' of an ingest; choose one of {', '.join(EXECUTORS)}")
@@ -72,7 +72,7 @@ def ingest(
     label = label if label is not None else f"auto-{uuid.uuid4().hex}"
     try:
         taken = taken_in(source, state.schema, name)
-        fitted = None if executor == "spark" or tasks is not None else _fitted_here(taken, state)
+        fitted = None if executor == "spark" or tasks not in (None, 1) else _fitted_here(taken, state)
         if fitted is None:
             fitted = conform(as_frame(spark(), taken, state.schema, name), state.schema, name)
         before = catalog.label(state.table_id, label)

@@ -19,7 +19,7 @@ from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
 from parquetry.errors import SchemaError
 from parquetry.layouts.nested import asked_of, learn_part, rows_by_range
-from parquetry.layouts.write_rows import rewriting_tasks, write_rows
+from parquetry.layouts.write_rows import fits_here, rewriting_tasks, write_rows
 from parquetry.maintain.relayout import Phase, Relaid, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta
@@ -29,6 +29,7 @@ from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.storage.delta_writer import DeltaJob
 from parquetry.storage.kept import keep_files
+from parquetry.storage.scan.arrow import scanned_rows
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import sample_rows, stored_rows
 from parquetry.storage.snapshot_index import open_snapshot
@@ -199,16 +200,17 @@ def _rewrite(
     delta_id: str,
 ) -> Delta:
     others = set(range(len(delta.files))) - set(touched)
-    scan = plan_scan(table, [delta], files={delta.files[i].path for i in touched})
+    scan, here = plan_scan(table, [delta], files={delta.files[i].path for i in touched}), fits_here(table, [delta])
     job = DeltaJob(
         table,
         delta_id,
-        rewriting_tasks(spark, sum(delta.files[i].bytes for i in touched)),
+        1 if here else rewriting_tasks(spark, sum(delta.files[i].bytes for i in touched)),
         level=delta.level,
         times=(delta.t_lo, delta.t_hi),
         expected_rows=sum(delta.files[i].rows for i in touched),
         kept=tuple(keep_files(store, delta, table.schema, others, lambda block: chosen.renumbered(spec, block))),
     )
-    written = write_rows(stored_rows(spark, store, scan), store, job).delta
+    rows = scanned_rows(store, scan, [delta]) if here else stored_rows(spark, store, scan)
+    written = write_rows(rows, store, job).delta
     assert written is not None, "a delta has rows"
     return written

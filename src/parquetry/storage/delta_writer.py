@@ -94,7 +94,7 @@ def _written_here(rows: pa.Table, store: Store, job: DeltaJob) -> list[Any]:
     if not schema.keyed:  # else equal keys are merged, and sorted by that
         order += schema.key
     if order and rows.num_rows:
-        rows = rows.take(pc.sort_indices(rows, [(name, "ascending", "at_start") for name in order]))
+        rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in order]))  # NaN last; no key is null
     whole = rows.combine_chunks().to_batches()
     writer = RunWriter(store, job.directory, schema, settings, job.describe, settings.row_group_rows, 0)
     return [made.to_pylist()[0] for made in writer(iter(whole))]

@@ -46,7 +46,7 @@ def route_numpy(spec: LayoutSpec, table: pa.Table) -> Numbers:
 
 def in_blocks(rows: pa.Table, spec: LayoutSpec | None) -> pa.Table:
     """``rows`` with ``__block``, as :func:`~parquetry.layouts.routing.spark_blocks.with_blocks` does it on Spark."""
-    if spec is None:
+    if spec is None or not rows.num_rows:
         return rows
     routed = rows.append_column(BLOCK, pa.array(route_numpy(spec, rows), pa.int32()))
     if not spec.extra:

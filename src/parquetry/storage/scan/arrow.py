@@ -49,7 +49,7 @@ def scanned_rows(
         if table.schema.keyed and columns is None:
             rows = rows.append_column(ORDER, pa.repeat(pa.scalar(task.place, pa.int64()), rows.num_rows))
         parts.append(rows)
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts) if parts else table.schema.arrow.empty_table()
 
 
 def read_row_groups(
