@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,20 +51,6 @@ class Counted:
             yield batch
 
 
-_kept = threading.local()
-
-
-def _own_connection() -> Any:
-    """DuckDB of this thread; to open one takes as long as to merge a small batch. A forked process opens its own."""
-    import duckdb
-
-    if getattr(_kept, "process", None) != os.getpid():
-        _kept.connection = duckdb.connect(config={"threads": 1})
-        _kept.connection.execute("SET TimeZone = 'UTC'")
-        _kept.process = os.getpid()
-    return _kept.connection
-
-
 def in_pieces(
     batches: Iterable[pa.RecordBatch], schema: TableSchema, sorted_by: int | None = None
 ) -> Iterator[pa.Table]:
@@ -80,7 +63,10 @@ def in_pieces(
         for batch in batches:
             yield pa.Table.from_batches([batch])
         return
-    connection = _own_connection()
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
     order = ", ".join([quote(BLOCK), *(f"{quote(k)} NULLS FIRST" for k in schema.key)])
     statement = f"SELECT * FROM ({merge_sql(schema, 'piece', carried=True)}) ORDER BY {order}"
     waiting: list[pa.RecordBatch] = []
@@ -95,10 +81,7 @@ def in_pieces(
         if carry is not None:
             parts.insert(0, carry.cast(parts[0].schema) if parts else carry)
         connection.register("piece", pa.concat_tables(parts))
-        try:
-            return connection.sql(statement).to_arrow_table()
-        finally:
-            connection.unregister("piece")
+        return connection.sql(statement).to_arrow_table()
 
     for batch in batches:
         waiting.append(_with_block(batch))
@@ -114,6 +97,7 @@ def in_pieces(
                 yield table.slice(0, done)
     if waiting or carry is not None:
         yield merged()
+    connection.close()
 
 
 def _checked(table: pa.Table, done: int, prefix: Sequence[str], given: bytes) -> bytes:
