@@ -70,9 +70,7 @@ def _add(hashes: _Words, column: pa.Array) -> None:
 
 def _hash_of(arrow: pa.DataType) -> Callable[[Any, _Words], _Words]:
     t = pa.types
-    if t.is_boolean(arrow):
-        return lambda v, seed: _int(np.asarray(v.cast(pa.int32())), seed)
-    if t.is_date(arrow) or t.is_integer(arrow) and arrow.bit_width <= 32:
+    if t.is_boolean(arrow) or t.is_date(arrow) or (t.is_integer(arrow) and arrow.bit_width <= 32):
         return lambda v, seed: _int(np.asarray(v.cast(pa.int32())), seed)
     if t.is_float32(arrow):
         return lambda v, seed: _int(_bits(v, np.float32, np.int32), seed)

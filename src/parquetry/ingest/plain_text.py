@@ -20,7 +20,7 @@ from parquetry.model.types import is_float, is_nested
 _DAY = r"[1-9]\d{3}-\d{2}-\d{2}"
 _INTEGER, _DECIMAL, _FLOAT = r"-?\d+", r"-?\d+(\.\d+)?", r"-?\d+(\.\d+)?([eE][-+]?\d+)?"
 _TIME = rf"{_DAY}[ T]\d{{2}}:\d{{2}}:\d{{2}}(\.\d{{1,6}})?"
-_QUOTED = re.compile(rb'(?:(?<=[,\n])|\A)"(?:[^"]|"")*"(?=[,\r\n]|\Z)')
+_QUOTED = re.compile(rb'(?:(?<=[,\n])|\A)"[^"]*(?:""[^"]*)*"(?=[,\r\n]|\Z)')
 _ODD_LINES = re.compile(rb"\r(?!\n)|(?m:^[ \t\r]+$)")
 
 

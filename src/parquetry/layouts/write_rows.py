@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _TASK_BYTES = 64 << 20  # stored bytes that one write task takes on
 _MEMORY_PER_STORED = 4  # bytes in memory for a stored one, about
+_VALUE_BYTES = 4  # of a value in memory, at least
 
 
 def rewriting_tasks(spark: SparkSession, size: int) -> int:
@@ -47,7 +48,10 @@ def fits_here(table: TableState, deltas: Sequence[Delta]) -> bool:
 
 def few_bytes(table: TableState, deltas: Sequence[Delta]) -> bool:
     """Whether so much may be read in the process to write a delta of ``table``."""
-    return _MEMORY_PER_STORED * sum(d.bytes for d in deltas) <= table.settings.in_process_bytes
+    stored = _MEMORY_PER_STORED * sum(d.bytes for d in deltas)
+    # Equal values take next to nothing in a file, but each its place in memory.
+    values = _VALUE_BYTES * sum(d.rows for d in deltas) * len(table.schema.columns)
+    return max(stored, values) <= table.settings.in_process_bytes
 
 
 def routes_here(layout: LayoutSpec | None) -> bool:

@@ -1,4 +1,4 @@
-"""Writes one sorted run as Parquet inside a Spark task and returns what the index needs to know of it.
+"""Writes one sorted run as Parquet, in a Spark task or in the process, and returns what the index needs to know of it.
 
 A task gets Arrow batches sorted by (block, key), merges equal keys where the model says so, cuts row groups and files
 by size, and yields one row per file. Statistics come from the same pass: nothing is read again.

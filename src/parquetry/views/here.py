@@ -26,14 +26,12 @@ from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.store import Store
 from parquetry.views.changes import argument_name, rows_text
 
+_MEMORY = "1GB"  # a join of little may be much: then DuckDB stops
 _FROM, _UNTIL, _SIGN = "__from", "__until", "__sign"
 
 
 class Compiled(Protocol):
     """A query as DuckDB text over marks, each of which stands for a mention of a table."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
 
     def over(self, rows: Mapping[str, str]) -> str:
         """The text over these relations, by the tables' names."""
@@ -66,7 +64,7 @@ def refreshed_here(
         return None
     import duckdb
 
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with duckdb.connect(config={"threads": 1, "memory_limit": _MEMORY}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for i, t in enumerate(tables):
             connection.register(f"t{i}", _stored(store, t, step.read(i)))

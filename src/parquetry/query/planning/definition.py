@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parquetry.errors import QueryError
+from parquetry.errors import ParquetryError
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import type_name
 from parquetry.query.compile.plain_select import Refusal
@@ -36,7 +36,7 @@ def compile_definition(text: str, tables: Mapping[str, TableSchema]) -> Definiti
     """``text`` over these tables; None where only Spark can compute it."""
     try:
         bound = bind(text, tables)
-    except QueryError:
+    except ParquetryError:
         return None
     if isinstance(bound.local, Refusal) or bound.tree is None:
         return None
