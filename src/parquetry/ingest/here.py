@@ -1,11 +1,14 @@
 """A small batch fitted to its table in the process: no Spark job, and no JVM if none is running.
 
-Every rule is that of :mod:`parquetry.ingest.conform`. What does not fit plainly is left to Spark, which says why.
+Every rule is that of :mod:`parquetry.ingest.conform`, and what does not fit is told in the same words. What cannot be
+told here is left to Spark.
 """
 
 from __future__ import annotations
 
 import os
+from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.ingest.digest import row_digests
+from parquetry.ingest.fit import Way, columns_given, is_counted, is_required, null_in, way_into
 from parquetry.ingest.plain_text import plain_csv, plain_json
 from parquetry.ingest.sources import Files, in_sparks_types
 from parquetry.model.schema import Column, TableSchema
-from parquetry.model.types import is_float, is_nested
+from parquetry.model.types import is_float, is_nested, type_name
+from parquetry.storage.explain_failure import in_python, row_here, unfit_here
 from parquetry.storage.merge import ORDER
 from parquetry.storage.pieces import DIGEST
 
@@ -30,13 +35,11 @@ def fitted_here(taken: pa.Table | Files, schema: TableSchema, table: str, most_b
     rows = _read(taken, schema, table, most_bytes) if isinstance(taken, Files) else taken
     if rows is None or rows.nbytes > most_bytes:
         return None
-    given = {name.lower(): i for i, name in enumerate(rows.column_names)}
-    if len(given) < rows.num_columns or not given.keys() <= {n.lower() for n in schema.names}:
-        return None
+    given = columns_given(rows.column_names, schema, table)
     columns = []
     for c in schema.columns:
         place = given.get(c.name.lower())
-        column = _absent(c, schema, rows.num_rows) if place is None else _fitted(rows.column(place), c, schema)
+        column = _absent(c, schema, rows.num_rows) if place is None else _fitted(rows, place, c, schema, table)
         if column is None:
             return None
         columns.append(column)
@@ -76,17 +79,24 @@ def _read(files: Files, schema: TableSchema, table: str, most_bytes: int) -> pa.
         return None
 
 
-def _absent(column: Column, schema: TableSchema, rows: int) -> pa.Array | None:
-    if schema.values.get(column.name) == "count":
-        return pa.repeat(pa.scalar(1, column.arrow), rows)
-    return None if _required(column, schema) else pa.nulls(rows, column.arrow)
+def _absent(column: Column, schema: TableSchema, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(1, column.arrow), rows) if is_counted(column, schema) else pa.nulls(rows, column.arrow)
 
 
-def _fitted(values: pa.ChunkedArray, column: Column, schema: TableSchema) -> pa.ChunkedArray | None:
-    if _required(column, schema) and values.null_count:
-        return None
-    narrowed = _narrowed(values, column.arrow)
-    if narrowed is None or not is_float(column.arrow) or column.name not in schema.key:
+def _fitted(rows: pa.Table, place: int, column: Column, schema: TableSchema, table: str) -> pa.ChunkedArray | None:
+    values = rows.column(place)
+    way = way_into(type_name(values.type), type_name(column.arrow), column, table)
+    narrowed = _narrowed(values, way, column.arrow)
+    if narrowed is None:
+        wrong = _first_misfit(values, way, column.arrow)
+        value = values[wrong].as_py()
+        if way is Way.EXACT and not _surely_unfit(value, column.arrow):
+            return None
+        raise in_python(unfit_here(value, column.name, column.type, _row(rows, wrong)))
+    if values.null_count and is_required(column, schema):
+        wrong = pc.index(pc.is_null(values), value=True).as_py()
+        raise in_python(null_in(column, schema) + row_here(_row(rows, wrong)))
+    if not is_float(column.arrow) or column.name not in schema.key:
         return narrowed
     # Of keys that are equal only one is stored: one zero, one NaN.
     plain = narrowed.combine_chunks().to_numpy(zero_copy_only=False)
@@ -94,27 +104,45 @@ def _fitted(values: pa.ChunkedArray, column: Column, schema: TableSchema) -> pa.
     return pa.chunked_array([pa.array(np.where(np.isnan(plain), np.nan, plain).astype(plain.dtype))])
 
 
-def _required(column: Column, schema: TableSchema) -> bool:
-    return column.name in schema.key or not column.nullable
-
-
-def _narrowed(values: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray | None:
-    """Every value exactly in the column's type, or None."""
-    have, t = values.type, pa.types
-    if have == to:
+def _narrowed(values: pa.ChunkedArray, way: Way, to: pa.DataType) -> pa.ChunkedArray | None:
+    """Every value in the column's type, or None where one does not fit or Arrow cannot tell."""
+    if way is Way.SAME:
         return values
-    if t.is_timestamp(have) and t.is_timestamp(to):
-        return pc.assume_timezone(values, "UTC") if have.tz is None and to.tz else None
-    if t.is_float32(have) and t.is_float64(to):
-        return values.cast(to)
-    if t.is_float64(have) and t.is_float32(to):
-        made = values.cast(to)
-        return None if pc.any(pc.not_equal(pc.is_inf(made), pc.is_inf(values))).as_py() else made
-    exact = t.is_integer(to) or t.is_decimal(to) or (is_float(to) and t.is_integer(have))
-    if not exact or not (t.is_integer(have) or t.is_decimal(have)):
+    if way is Way.UTC:
+        return pc.assume_timezone(values, "UTC")
+    if pa.types.is_decimal(values.type) and is_float(to):
         return None
     try:
-        widest = values.cast(pa.decimal128(38, to.scale)) if t.is_decimal(to) else values
-        return widest.cast(to)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if way is Way.EXACT and pa.types.is_decimal(to):
+            values = values.cast(pa.decimal128(38, to.scale))
+        made = values.cast(to)
+    except pa.ArrowInvalid:
         return None
+    if way is Way.NEAREST and pc.any(pc.not_equal(pc.is_inf(made), pc.is_inf(values))).as_py():
+        return None
+    return made
+
+
+def _first_misfit(values: pa.ChunkedArray, way: Way, to: pa.DataType) -> int:
+    """Where the first value stands that :func:`_narrowed` refuses."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _narrowed(values.slice(low, middle - low), way, to) is None else (middle, high)
+    return low
+
+
+def _surely_unfit(value: Any, to: pa.DataType) -> bool:
+    """Whether a number is none of the type's; of floats and of what Arrow refuses without need Spark knows."""
+    if value is None or is_float(to):
+        return False
+    number = Decimal(value)
+    scale = to.scale if pa.types.is_decimal(to) else 0
+    most = Decimal(10) ** (to.precision - scale) if pa.types.is_decimal(to) else Decimal(2) ** (to.bit_width - 1)
+    with localcontext(prec=100):
+        return number.scaleb(scale) % 1 != 0 or not -most <= number < most or (scale > 0 and abs(number) == most)
+
+
+def _row(rows: pa.Table, place: int) -> dict[str, Any]:
+    row: dict[str, Any] = rows.slice(place, 1).to_pylist()[0]
+    return row

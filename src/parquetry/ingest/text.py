@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 _SCAN_BYTES = 8 << 20
-_BROKEN, _FILE = "__broken", "__file"
+_BROKEN, FILE = "__broken", "__file"
 _EMPTY = "\ue000empty"  # stands for a quoted empty text while Spark reads: it would make it null
 _DAY = r"\d{4,}-\d{1,2}-\d{1,2}"
 _TIME = rf"{_DAY}([ T]\d{{1,2}}:\d{{1,2}}(:\d{{1,2}}(\.\d{{0,6}}0*)?)?"
 _ZONE = r"\s*(Z|UTC|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+/[A-Za-z_/]+)?"
 # Spark's casts take more than is meant: they drop the time of a date, the zone of a zoneless time, and digits.
-_SPELLED = {"date": _DAY, "timestamp": rf"{_TIME}{_ZONE})?", "timestamp_ntz": rf"{_TIME})?"}
+SPELLED = {"date": _DAY, "timestamp": rf"{_TIME}{_ZONE})?", "timestamp_ntz": rf"{_TIME})?"}
 
 
 def csv_columns(files: Sequence[str], schema: TableSchema, table: str) -> list[Column]:
@@ -57,7 +58,7 @@ def csv_columns(files: Sequence[str], schema: TableSchema, table: str) -> list[C
 def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, table: str) -> DataFrame:
     """CSV files with one header line each, quoted as in RFC 4180; an unquoted empty field is null."""
     columns = csv_columns(files, schema, table)
-    quoted = [_has_quotes(f) for f in files]
+    quoted = [has_quotes(f) for f in files]
     names = [f"c{i}" for i in range(len(columns))]
     reader = (
         spark.read.schema(", ".join(f"{n} string" for n in [*names, _BROKEN]))
@@ -68,35 +69,39 @@ def read_csv(spark: SparkSession, files: Sequence[str], schema: TableSchema, tab
         # A quoted text may hold line breaks, so such a file cannot be cut into parts. Without quotes it can.
         .option("multiLine", any(quoted))
     )
-    frame = reader.csv([exact_path(f) for f in files]).selectExpr("*", f"_metadata.file_name AS {_FILE}")
+    frame = reader.csv([exact_path(f) for f in files]).selectExpr("*", f"_metadata.file_name AS {FILE}")
     empty = literal(_EMPTY)
     texts = [f"CASE WHEN {n} = {empty} THEN '' ELSE {n} END" for n in names]
     wrong = literal(f"broken row, {len(columns)} fields are expected; row ")
-    message = f"concat({wrong}, {shown(_BROKEN)}, ' of ', {_FILE})"
+    message = f"concat({wrong}, {shown(_BROKEN)}, ' of ', {FILE})"
     texts[0] = f"CASE WHEN {_BROKEN} IS NOT NULL THEN {in_task(message, 'string')} ELSE {texts[0]} END"
     return _with_types(frame, texts, names, columns)
 
 
 def read_json(spark: SparkSession, files: Sequence[str], schema: TableSchema) -> DataFrame:
     """Files with one JSON object per line."""
-    lines = spark.read.text([exact_path(f) for f in files]).selectExpr("value", f"_metadata.file_name AS {_FILE}")
+    lines = spark.read.text([exact_path(f) for f in files]).selectExpr("value", f"_metadata.file_name AS {FILE}")
     fields = _JsonFields([c.name for c in schema.columns])
     names = [f"c{i}" for i in range(len(schema.columns))]
     shape = ", ".join(f"{n} string" for n in names)
-    frame = lines.mapInArrow(lambda batches: fields(batches), f"{_FILE} string, {shape}")
+    frame = lines.mapInArrow(lambda batches: fields(batches), f"{FILE} string, {shape}")
     return _with_types(frame, names, names, schema.columns)
 
 
-def json_lines(files: Sequence[str], schema: TableSchema) -> pa.Table:
-    """The texts of the fields of every line of ``files``, read here."""
+def json_lines(files: Sequence[str], schema: TableSchema) -> pa.Table | None:
+    """The texts of the fields of every line of ``files`` and the line's file, read here; None where Spark has to."""
     fields = _JsonFields([c.name for c in schema.columns])
     batches: list[pa.RecordBatch] = []
     for file in files:
         with open(file, "rb") as f:
-            lines = [line for line in f.read().replace(b"\r\n", b"\n").split(b"\n") if line.strip()]
-        batch = pa.record_batch([pa.array(lines, pa.binary()), pa.repeat(file, len(lines))], names=["line", _FILE])
+            data = f.read().replace(b"\r\n", b"\n")
+        if b"\r" in data:
+            return None  # which ends a line as well
+        lines = [line for line in data.split(b"\n") if line.strip()]
+        name = pa.repeat(os.path.basename(file), len(lines))
+        batch = pa.record_batch([pa.array(lines, pa.binary()), name], names=["line", FILE])
         batches += fields(iter([batch]))
-    return pa.Table.from_batches(batches, fields.schema).drop_columns([_FILE])
+    return pa.Table.from_batches(batches, fields.schema)
 
 
 class _JsonFields:
@@ -105,7 +110,7 @@ class _JsonFields:
     def __init__(self, names: list[str]) -> None:
         self._names = names
         self._place = {name.lower(): i for i, name in enumerate(names)}
-        shape = [pa.field(_FILE, pa.string()), *(pa.field(f"c{i}", pa.string()) for i in range(len(names)))]
+        shape = [pa.field(FILE, pa.string()), *(pa.field(f"c{i}", pa.string()) for i in range(len(names)))]
         self.schema = pa.schema(shape)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -168,9 +173,16 @@ def _typed(text: str, column: Column, row: str) -> str:
         return text
     if to == "binary":
         return f"encode({text}, 'UTF-8')"
+    message = f"concat({unfit(text, column.name, to, row)}, ' of ', {FILE})"
+    return f"CASE WHEN {misspelt(text, column)} THEN {in_task(message, to)} ELSE try_cast({text} AS {to}) END"
+
+
+def misspelt(text: str, column: Column) -> str:
+    """SQL that is true where ``text`` spells no value of the column's type, which is flat and no text."""
+    to = column.type
     value = f"try_cast({text} AS {to})"
     doubts = [f"{value} IS NULL"]
-    spelled = _SPELLED.get(to)
+    spelled = SPELLED.get(to)
     if to.startswith("decimal"):
         spelled = rf"[+-]?\d*(\.\d{{0,{column.arrow.scale}}}0*)?"
     if spelled is not None:
@@ -178,8 +190,7 @@ def _typed(text: str, column: Column, row: str) -> str:
         doubts.append(f"NOT {text} RLIKE {pattern}")
     if to in ("float", "double"):
         doubts.append(f"(abs({value}) = double('inf') AND NOT contains(lower({text}), 'inf'))")
-    message = f"concat({unfit(text, column.name, to, row)}, ' of ', {_FILE})"
-    return f"CASE WHEN {text} IS NOT NULL AND ({' OR '.join(doubts)}) THEN {in_task(message, to)} ELSE {value} END"
+    return f"{text} IS NOT NULL AND ({' OR '.join(doubts)})"
 
 
 def _known_column(name: str, where: str, schema: TableSchema, table: str) -> Column:
@@ -200,7 +211,7 @@ def _csv_header(path: str) -> list[str]:
     return header
 
 
-def _has_quotes(path: str) -> bool:
+def has_quotes(path: str) -> bool:
     """Whether the file quotes anything. Refuses what Spark would read without complaint and wrongly."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     quotes = done = 0

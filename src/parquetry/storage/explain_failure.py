@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from parquetry import errors
 from parquetry.errors import DataError, ParquetryError, SparkLost, StorageError
@@ -44,6 +45,22 @@ def unfit(value: str, column: str, to: str, row: str) -> str:
     """SQL of the message that a value is none of its column's type; ``row`` is SQL as well."""
     wrong = literal(f"' does not fit column '{column}' of type {to}; row ")
     return f"concat({_VALUE}, {shown(value)}, {wrong}, {row})"
+
+
+def value_here(value: object) -> str:
+    """What :func:`shown` shows, of a value in the process."""
+    return " ".join(str("null" if value is None else value)[:_SHOWN].split())
+
+
+def row_here(row: Mapping[str, object]) -> str:
+    """What :func:`shown_row` shows, of a row in the process."""
+    first = dict(list(row.items())[:_SHOWN_COLUMNS])
+    return value_here(json.dumps(first, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def unfit_here(value: object, column: str, to: str, row: Mapping[str, object]) -> str:
+    """The message of :func:`unfit`, in the process."""
+    return f"value '{value_here(value)}' does not fit column '{column}' of type {to}; row {row_here(row)}"
 
 
 def explain_failure(error: Exception, table: str) -> ParquetryError:
