@@ -146,11 +146,12 @@ def never_spells(text: str, to: pa.DataType) -> bool:
         if parts is None:
             return True
         whole, fraction = parts[1].lstrip("0"), (parts[2] or "").rstrip("0")
-        return len(whole) > to.precision - to.scale or len(fraction) > to.scale
+        return bool(len(whole) > to.precision - to.scale or len(fraction) > to.scale)
     if is_float(to):
         if not re.fullmatch(r"[0-9a-fA-FxXpP.+\-iInNtTyY]*", bare):
             return True
-        return re.fullmatch(_FLOAT, bare) is not None and bool(np.isinf(to.to_pandas_dtype()(float(bare))))
+        with np.errstate(over="ignore"):
+            return re.fullmatch(_FLOAT, bare) is not None and bool(np.isinf(to.to_pandas_dtype()(float(bare))))
     if not re.fullmatch(SPELLED[type_name(to)], bare):
         return True
     return t.is_date(to) and re.fullmatch(_DAY, bare) is not None and not _is_day(bare)
