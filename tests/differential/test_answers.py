@@ -38,6 +38,7 @@ STATS = {
     "plan_ms",
 }
 RANDOM = 60  # queries with joins, subqueries, windows and sets
+WHOLLY_READ = list(QUERIES)[::3]
 _EXPECTED: dict[str, pa.Table] = {}
 
 
@@ -56,9 +57,10 @@ def test_uncompacted_deltas_answer_as_plain_spark(name: str, uncompacted: Wareho
 @pytest.mark.parametrize("name", QUERIES)
 def test_compacted_deltas_answer_as_plain_spark(name: str, compacted: Warehouse, reference: SparkSession) -> None:
     expected = _expected(name, reference)
-    _check_locally(name, compacted, expected)
+    _check_locally(name, compacted, expected, one_by_one=False)
     # With rules on, the files of a single delta give Spark the same plan as above; without them it reads all.
-    _check(name, compacted, expected, executor="spark", off=RULES)
+    if name in WHOLLY_READ:
+        _check(name, compacted, expected, executor="spark", off=RULES)
 
 
 @pytest.mark.parametrize("name", [n for n in QUERIES if "aggregate" in n or "upsert" in n or "NaN" in n])
@@ -105,10 +107,10 @@ def _expected(name: str, reference: SparkSession) -> pa.Table:
     return _EXPECTED[name]
 
 
-def _check_locally(name: str, wh: Warehouse, expected: pa.Table) -> None:
+def _check_locally(name: str, wh: Warehouse, expected: pa.Table, *, one_by_one: bool = True) -> None:
     local = wh.explain(QUERIES[name]).plan.bound.local
     if not isinstance(local, Refusal):
-        each = [(rule,) for rule in RULES] if isinstance(local, LocalPlan) else []
+        each = [(rule,) for rule in RULES] if one_by_one and isinstance(local, LocalPlan) else []
         for off in ((), RULES, *each):
             _check(name, wh, expected, executor="local", off=off)
 

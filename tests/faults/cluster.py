@@ -53,9 +53,12 @@ class Cluster:
         """Starts ``tests.faults.cluster_driver`` as a driver on this cluster."""
         command = [sys.executable, "-m", "tests.faults.cluster_driver", *arguments]
         environment = {**self.environment, "PARQUETRY_MASTER": self.master}
-        return subprocess.Popen(
-            command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        with (self.logs / "driver.log").open("w") as log:
+            return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def said(self) -> str:
+        """The end of what the driver wrote to its standard error."""
+        return (self.logs / "driver.log").read_text()[-4000:]
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Drivers for the cluster tests: users' code as it is, told only by PARQUETRY_MASTER where to run.
 
-``python -m tests.faults.cluster_driver pipeline FOLDER`` prints what it saw as one JSON line;
-``… ingest FOLDER`` does the same, ingesting so slowly that a worker can be killed while tasks write.
+``python -m tests.faults.cluster_driver FOLDER`` runs the pipeline and prints what it saw as one JSON line, and then
+ingests so slowly that a worker can be killed while tasks write, and prints a second one.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def pipeline(folder: str) -> None:
     joined = wh.sql("SELECT count(*) AS n FROM a JOIN u USING (k)").rows()
     wh.vacuum(grace_s=0)
     _tell(wh, stages=stages, answers=answers, joined=joined)
+    wh.close()
 
 
 def ingest(folder: str) -> None:
@@ -76,6 +77,8 @@ def ingest(folder: str) -> None:
     answers = wh.sql("SELECT count(*) AS n, count(DISTINCT k) AS d, sum(v) AS v FROM u", executor="local").rows()
     wh.vacuum(grace_s=0)
     _tell(wh, answers=answers, rows=done.rows)
+    wh.close()
+    wh.spark.stop()
 
 
 def _open(folder: str) -> Warehouse:
@@ -97,9 +100,8 @@ def _tell(wh: Warehouse, **seen: Any) -> None:
         "master": wh.spark.sparkContext.master,
     }
     print(json.dumps(seen), flush=True)
-    wh.close()
-    wh.spark.stop()
 
 
 if __name__ == "__main__":
-    {"pipeline": pipeline, "ingest": ingest}[sys.argv[1]](*sys.argv[2:])
+    pipeline(f"{sys.argv[1]}/pipeline")
+    ingest(f"{sys.argv[1]}/ingest")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,19 +25,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def outcome(driver: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = driver.communicate(timeout=DRIVER_S)
-    assert driver.returncode == 0, err[-4000:]
-    seen: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
-    return seen
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("driven")
 
 
-def test_the_pipeline_runs_unchanged_on_two_executors(cluster: Cluster, tmp_path: Path) -> None:
-    driver = cluster.start("pipeline", str(tmp_path / "wh"))
-    try:
-        seen = outcome(driver)
-    finally:
-        driver.kill()
+@pytest.fixture(scope="module")
+def driver(cluster: Cluster, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """One driver for both tests, in their order."""
+    started = cluster.start(str(folder))
+    yield started
+    started.kill()
+
+
+def told(cluster: Cluster, driver: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that the driver prints."""
+    assert driver.stdout is not None
+    if select.select([driver.stdout], [], [], DRIVER_S)[0] and (line := driver.stdout.readline()):
+        seen: dict[str, Any] = json.loads(line)
+        return seen
+    raise AssertionError(cluster.said())
+
+
+def test_the_pipeline_runs_unchanged_on_two_executors(cluster: Cluster, driver: subprocess.Popen[str]) -> None:
+    seen = told(cluster, driver)
     assert seen["master"] == cluster.master
     assert len(seen["tasks"]) == 2
     assert all(n > 0 for n in seen["tasks"].values()), f"both executors worked: {seen['tasks']}"
@@ -58,20 +70,16 @@ def test_the_pipeline_runs_unchanged_on_two_executors(cluster: Cluster, tmp_path
     assert seen["orphans"] == []
 
 
-def test_an_ingest_survives_the_kill_of_a_worker(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_ingest_survives_the_kill_of_a_worker(cluster: Cluster, driver: subprocess.Popen[str], folder: Path) -> None:
     """Runs last: the cluster has one worker less afterwards."""
-    folder = tmp_path / "wh"
-    driver = cluster.start("ingest", str(folder))
-    try:
-        while len(list(folder.glob("data/*/*/part-*.parquet"))) < 3:
-            assert driver.poll() is None, driver.communicate()[1][-4000:]
-            time.sleep(0.02)
-        assert cluster.executors(0), "the worker to be killed has an executor"
-        cluster.kill_worker(0)
-        assert driver.poll() is None, "the ingest was still running"
-        seen = outcome(driver)
-    finally:
-        driver.kill()
+    while len(list(folder.glob("ingest/data/*/*/part-*.parquet"))) < 3:
+        assert driver.poll() is None, cluster.said()
+        time.sleep(0.02)
+    assert cluster.executors(0), "the worker to be killed has an executor"
+    cluster.kill_worker(0)
+    assert driver.poll() is None, "the ingest was still running"
+    seen = told(cluster, driver)
+    assert driver.wait(DRIVER_S) == 0
     values = {i % 12000: i for i in range(SLOW_ROWS)}
     assert seen["rows"] == SLOW_ROWS
     assert seen["answers"] == [{"n": len(values), "d": len(values), "v": sum(values.values())}]

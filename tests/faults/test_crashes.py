@@ -124,12 +124,12 @@ def test_killed_while_writing(
     check_survival(folder, spark, operation, table, failpoint)
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(3))
 def test_killed_while_spark_writes(
     number: int, machine_seed: int, template: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     """Of the same cases some, drawn by --machine-seed: every write is a Spark job."""
-    operation, table, failpoint = random.Random(machine_seed).sample(WRITING, 5)[number]
+    operation, table, failpoint = random.Random(machine_seed).sample(WRITING, 3)[number]
     folder = Path(shutil.copytree(template, tmp_path / "wh"))
     with parquetry.connect(folder, create=False, spark=spark) as wh:
         for name in (*TABLES, *VIEWS):

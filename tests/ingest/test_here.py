@@ -101,8 +101,9 @@ def stored(wh: Warehouse, table: str) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("laid", [False, True])
+@pytest.mark.parametrize(
+    ("model", "laid"), [("append", False), ("append", True), ("upsert", True), ("aggregate", False)]
+)
 def test_what_is_stored_does_not_tell_who_wrote_it(wh: Warehouse, model: str, laid: bool) -> None:
     names = [f"{model}_{laid}_{way}" for way in ("here", "spark")]
     for name, settings in zip(names, ({}, ON_SPARK), strict=True):
@@ -124,7 +125,7 @@ def test_what_is_stored_does_not_tell_who_wrote_it(wh: Warehouse, model: str, la
     if model != "append":
         assert stored(wh, names[0]) == stored(wh, names[1])
     for name, other in zip(names, ("spark", "auto"), strict=True):
-        for number in range(4):
+        for number in (0, 3):
             assert wh.ingest(name, batch(number), label=str(number), executor=other).repeated
         with pytest.raises(LabelConflict):
             wh.ingest(name, batch(9), label="1", executor=other)

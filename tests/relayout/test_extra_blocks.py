@@ -67,7 +67,7 @@ def anything(seed: int, count: int) -> list[str]:
     return found
 
 
-@pytest.fixture(params=["append", "upsert", "aggregate"])
+@pytest.fixture(params=["append", "aggregate"])
 def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Iterator[parquetry.Warehouse]:
     """Two deltas in the layout of the key, and a log that asks for the same few places."""
     values = dict.fromkeys(("d", "price", "x"), "max") | {"v": "sum"} if request.param == "aggregate" else None

@@ -20,7 +20,7 @@ from tests.templates import Templates
 NO_PRUNING = [r for r in RULES if r.startswith("prune")]
 
 
-MODELS = ["append", "upsert", "aggregate"]
+MODELS = ["append", "upsert"]
 
 
 @pytest.fixture(params=MODELS)

@@ -18,7 +18,7 @@ from tests.templates import Templates
 SUMMER = RelayoutOptions(block_rows=80, columns=["a", "s"], range="1992-06-01..1992-07-15", cells=1)
 
 
-@pytest.fixture(params=["append", "upsert", "aggregate"])
+@pytest.fixture(params=["append", "aggregate"])
 def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Any:
     values = dict.fromkeys(("price", "x"), "max") | {"v": "sum"} if request.param == "aggregate" else None
     settings = {**SMALL, "file_bytes": 8_000}

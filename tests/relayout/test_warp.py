@@ -44,7 +44,7 @@ def test_spark_and_numpy_route_alike_and_count_the_same_vectors(spark: SparkSess
     assert count_vectors(frame, spec.features) == dict(zip(map(number_of, vectors), counts.tolist(), strict=True))
 
 
-@pytest.fixture(params=["append", "upsert", "aggregate"])
+@pytest.fixture(params=["append", "upsert"])
 def wh(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Iterator[parquetry.Warehouse]:
     """Table t to be laid out, and the same rows in table plain."""
     values = dict.fromkeys("sudx", "replace") if request.param == "aggregate" else None

@@ -18,8 +18,8 @@ from tests.views.random_views import DDL, random_query, random_view, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUERIES = 500
-ON_SPARK = 25
+QUERIES = 250
+ON_SPARK = 12
 _TABLES = {"appended": "append", "upserted": "upsert"}
 
 

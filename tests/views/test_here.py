@@ -83,7 +83,7 @@ def stored(wh: Warehouse, view: str) -> Counter[str]:
 
 
 def test_every_step_is_the_same(pair: list[Warehouse]) -> None:
-    for number in range(5):
+    for number in range(3):
         for i, table in enumerate(TABLES):
             for wh in pair:
                 wh.ingest(table, batch(10 * number + i), label=str(number))

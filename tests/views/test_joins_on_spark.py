@@ -17,7 +17,7 @@ from tests.views.random_views import rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUERIES = 25
+QUERIES = 14
 
 
 @pytest.fixture(scope="module")

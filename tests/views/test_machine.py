@@ -21,7 +21,7 @@ from tests.views.view_machine import ViewMachine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEPS = 8
+STEPS = 5
 BEGIN = ({"prefix", "exact", "joined", "view"}, {"merged", "upserted", "joined", "view"})
 """The kinds of views that a run begins with, by its seed."""
 
