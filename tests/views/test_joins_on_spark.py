@@ -48,10 +48,10 @@ def test_joins_give_sparks_answer_from_views(filled: Warehouse) -> None:
     rng = random.Random(32)
     answered: set[str] = set()
     asked = 0
-    while asked < QUERIES:
+    while asked < QUERIES or answered < set(joined.VIEWS):
         sql = joined.random_join(rng)
         plan = filled.sql(sql).plan
-        if plan.view is None:
+        if plan.view is None or (asked >= QUERIES and plan.view in answered):
             continue
         asked += 1
         answered.add(plan.view)
@@ -61,4 +61,3 @@ def test_joins_give_sparks_answer_from_views(filled: Warehouse) -> None:
             assert got.schema.names == wanted.schema.names, sql
             assert got.schema.types == wanted.schema.types, sql
             assert canonical(got) == canonical(wanted), f"{sql} by {plan.view} on {executor}: {plan.bound.sql}"
-    assert answered == set(joined.VIEWS)

@@ -180,7 +180,7 @@ class ViewMachine:
         self._prepare(operation, point)
         self.done.append(f"{operation} dies at {point}")
         seen = len(self._wh.history(limit=10_000))
-        times = self._rng.choice([1, 2]) if operation == "maintain" and not point.startswith("compact") else 1
+        times = self._rng.choice([1, 2]) if operation == "maintain" and point.startswith("commit.") else 1
         with dying(self._wh, point, times) as met:
             self._ingest(count=12) if operation == "ingest" else getattr(self, f"_{operation}")()
         assert met, f"{operation} did not come by {point}"
