@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import parquetry
+from parquetry.errors import ParquetryError
 from parquetry.spark import active_session_kept, private_session
 from parquetry.spark_settings import MEANING, is_dropped, is_kept
 
@@ -104,18 +105,26 @@ def test_what_makes_spark_fast_is_taken_over(spark: SparkSession) -> None:
         assert {k: ours.conf.get(k) for k in KEPT} == KEPT
 
 
-def test_views_variables_and_functions_of_the_session_are_not_ours(spark: SparkSession) -> None:
+def test_views_variables_and_functions_of_the_session_are_not_ours(
+    spark: SparkSession, wh: parquetry.Warehouse
+) -> None:
     spark.range(1).createOrReplaceTempView("mine")
     spark.udf.register("abs", lambda x: 7, "int")
+    spark.sql("DECLARE OR REPLACE VARIABLE k5 BIGINT DEFAULT 5")
     try:
         with active_session_kept():
             ours = private_session(spark)
             assert not ours.catalog.tableExists("mine")
             assert ours.sql("SELECT abs(-3) AS x").collect()[0].x == 3
-            assert private_session(spark, functions=True).sql("SELECT abs(-3) AS x").collect()[0].x == 3
+            assert private_session(spark, trusted=True).sql("SELECT abs(-3) AS x").collect()[0].x == 3
+        for variable in ("k5", "session.k5", "system.session.k5"):
+            for executor in ("auto", "spark"):
+                with pytest.raises(ParquetryError):
+                    wh.sql(f"SELECT k FROM t WHERE k = {variable}", executor=executor).arrow()
     finally:
         spark.catalog.dropTempView("mine")
         spark.sql("DROP TEMPORARY FUNCTION abs")
+        spark.sql("DROP TEMPORARY VARIABLE k5")
 
 
 @pytest.fixture(scope="module")

@@ -78,9 +78,9 @@ def session(master: str | None = None, options: Mapping[str, str] | None = None)
         return started
 
 
-def private_session(spark: SparkSession, functions: bool = False) -> SparkSession:
+def private_session(spark: SparkSession, trusted: bool = False) -> SparkSession:
     """A session of our own on the user's Spark: no temporary view or variable of the user's, none of the settings that
-    answers depend on, and the functions that the user registered only when they are asked for."""
+    answers depend on, and the functions that the user registered only for trusted callers."""
     from pyspark.sql import SparkSession
 
     theirs, ours = spark._jsparkSession, spark._jsparkSession.newSession()
@@ -93,7 +93,9 @@ def private_session(spark: SparkSession, functions: bool = False) -> SparkSessio
             conf.set(key, theirs.conf().get(key))
     for key, value in MEANING.items():
         conf.set(key, value)
-    if functions:
+    # A name in quotes is no path for those who may not read files.
+    conf.set("spark.sql.runSQLOnFiles", str(trusted).lower())
+    if trusted:
         _copy_functions(theirs.sessionState(), ours.sessionState())
     return SparkSession(spark.sparkContext, ours)
 

@@ -40,6 +40,7 @@ def test_pure_functions_and_the_grammar_pass(sql: str) -> None:
         ("SELECT `java_method`('a', 'b')", "cannot call java_method: it runs code"),
         ("SELECT builtin.try_reflect('a', 'b')", "cannot call try_reflect: it runs code"),
         ("SELECT from_protobuf(b, 'm', '/etc/passwd') FROM t", "it reads a file"),
+        ("SELECT from_avro(b, '{}', map('avroSchemaUrl', '/etc/passwd')) FROM t", "an option of it reads a file"),
         ("SELECT my_udf(k) FROM t", "cannot call my_udf: it is no function of Spark's own"),
         ("SELECT db.abs(k) FROM t", "cannot call db.abs"),
         ("SELECT spark_catalog.builtin.abs(k) FROM t", "cannot call spark_catalog.builtin.abs"),

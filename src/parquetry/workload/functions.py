@@ -24,7 +24,7 @@ PURE = frozenset(
         date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear decimal decode degrees
         dense_rank div double e element_at elt encode endswith equal_null every exists exp explode explode_outer
         expm1 extract factorial filter find_in_set first first_value flatten float floor forall format_number
-        format_string from_avro from_base32 from_csv from_json from_unixtime from_utc_timestamp get get_json_object
+        format_string from_base32 from_csv from_json from_unixtime from_utc_timestamp get get_json_object
         getbit greatest grouping grouping_id hash hex histogram_numeric hll_sketch_agg hll_sketch_estimate hll_union
         hll_union_agg hmac hour hypot if ifnull ilike in initcap inline inline_outer instr int is_valid_utf8
         is_valid_variant is_variant_null isnan isnotnull isnull jaro_winkler_similarity json_array_length
@@ -45,7 +45,7 @@ PURE = frozenset(
         raise_error rand randn random randstr range rank reduce regexp regexp_count regexp_extract
         regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr regr_avgx regr_avgy regr_count
         regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat replace reverse right rint rlike round
-        row_number rpad rtrim schema_of_avro schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg
+        row_number rpad rtrim schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg
         sec second sentences sequence session_user session_window sha sha1 sha2 shiftleft shiftright
         shiftrightunsigned shuffle sign signum sin sinh size skewness slice smallint some sort_array soundex space
         spark_partition_id split split_part sql_keywords sqrt st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid
@@ -85,6 +85,8 @@ REACHING: Mapping[str, str] = {
     "try_reflect": "it runs code",
     "from_protobuf": "it reads a file",
     "to_protobuf": "it reads a file",
+    "from_avro": "an option of it reads a file",
+    "schema_of_avro": "an option of it reads a file",
     "from_xml": "an option of it reads a file",
     "schema_of_xml": "an option of it reads a file",
     "python_worker_logs": "it reads logs of other queries",

@@ -80,6 +80,8 @@ def read_otherwise(sql: str, words: Sequence[Lexeme]) -> bool:
     for token in sqlglot.tokenize(sql, dialect=SparkText):
         if token.token_type == sqlglot.TokenType.SEMICOLON:
             continue
+        if token.token_type == sqlglot.TokenType.HEX_STRING and sql[token.start] == "0":  # 0x1F is a name of Spark's
+            return True
         if token.start in points:  # our parser puts the point and the number together again
             continue
         if token.start not in starts and token.start - 1 not in points or token.end + 1 not in ends:

@@ -39,7 +39,7 @@ class SparkExecutor:
         """The frame, and the plan as it will be run."""
         spark = self._spark()
         with active_session_kept(), explained(plan, self._store):
-            session = private_session(spark, functions=self._trusted)
+            session = private_session(spark, trusted=self._trusted)
             plan = self._as_spark_reads(session, plan)
             return self._frame(session, plan), plan
 

@@ -33,30 +33,41 @@ def relations_in(session: SparkSession, sql: str, tables: Collection[str], trust
     Raises QueryError where the text holds more than a query over ``tables``, unless the caller is ``trusted``.
     """
     names: Counter[str] = Counter()
-    ctes: set[str] = set()
-    for node in _parts(session._jsparkSession.sessionState().sqlParser().parsePlan(sql)):
-        kind = str(node.nodeName()).lstrip("'")
+    ours = {t.lower() for t in tables}
+    foreign: set[str] = set()
+    for node, ctes in _parts(session._jsparkSession.sessionState().sqlParser().parsePlan(sql)):
+        kind = _kind(node)
         if kind not in _KNOWN and not trusted:
             raise QueryError(f"a query cannot have {kind}; trusted callers may: connect(trusted=True)")
         if kind == "UnresolvedRelation":
-            names[".".join(_strings(node.multipartIdentifier())).lower()] += 1
-        if kind == "UnresolvedWith":
-            ctes.update(str(node.cteRelations().apply(i)._1()).lower() for i in range(node.cteRelations().size()))
-    foreign = sorted(names.keys() - ctes - {t.lower() for t in tables})
+            parts = [part.lower() for part in _items(node.multipartIdentifier())]
+            names[".".join(parts)] += 1
+            if len(parts) > 1 or not {*parts} <= ours | ctes:
+                foreign.add(".".join(parts))
     if foreign and not trusted:
-        raise QueryError(f"unknown table '{foreign[0]}'; tables: {', '.join(sorted(tables)) or 'none'}")
+        raise QueryError(f"unknown table '{min(foreign)}'; tables: {', '.join(sorted(tables)) or 'none'}")
     return names
 
 
-def _parts(plan: Any) -> Iterator[Any]:
-    """Every node of the plan, those of its subqueries and CTEs included."""
-    stack = [plan]
+def _parts(plan: Any) -> Iterator[tuple[Any, frozenset[str]]]:
+    """Every node of the plan, those of its subqueries and CTEs included, with the CTEs whose names it may use."""
+    stack: list[tuple[Any, frozenset[str]]] = [(plan, frozenset())]
     while stack:
-        node = stack.pop()
-        yield node
-        for below in (node.children(), node.innerChildren()):
-            stack.extend(below.apply(i) for i in range(below.size()))
+        node, ctes = stack.pop()
+        yield node, ctes
+        if _kind(node) == "UnresolvedWith":
+            for cte in _items(node.cteRelations()):
+                named = ctes | {str(cte._1()).lower()}
+                stack.append((cte._2(), named if node.allowRecursion() else ctes))
+                ctes = named
+            stack += [(below, ctes) for below in _items(node.children())]
+        else:
+            stack += [(below, ctes) for part in (node.children(), node.innerChildren()) for below in _items(part)]
 
 
-def _strings(sequence: Any) -> list[str]:
-    return [str(sequence.apply(i)) for i in range(sequence.size())]
+def _kind(node: Any) -> str:
+    return str(node.nodeName()).lstrip("'")
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
