@@ -90,6 +90,14 @@ def test_what_holds_secrets_is_its_owners_alone(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}, modes
 
 
+def test_a_catalog_elsewhere_is_its_owners_alone_too(tmp_path: Path) -> None:
+    with parquetry.connect(tmp_path / "wh", catalog=f"sqlite:///{tmp_path / 'elsewhere.db'}") as wh:
+        wh.create_table("t", "k int", key=["k"])
+        modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.glob("elsewhere.db*")}
+    assert {"elsewhere.db", "elsewhere.db-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}, modes
+
+
 class Watched:
     """What is synced and renamed, in order, with the mode that a file had when it was renamed."""
 

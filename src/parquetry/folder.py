@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 
 from parquetry.catalog import Catalog
 from parquetry.errors import CatalogError, WarehouseError
-from parquetry.storage.durable import make_folders, make_private, publish_private
+from parquetry.storage.durable import make_folders, publish_private
 
 FORMAT = 1
 _DESCRIPTION = "parquetry.json"
@@ -109,8 +109,6 @@ def _make(folder: Path, catalog: str | None) -> Catalog:
     address = catalog or os.environ.get("PARQUETRY_CATALOG") or _CATALOG
     try:
         make_folders(folder / _ROOT)
-        if address == _CATALOG:
-            make_private(folder / _CATALOG)  # it holds the texts of queries; SQLite's other files take after it
         opened = Catalog.create(_url(folder, address))
         # The address may hold a password.
         publish_private(folder / _DESCRIPTION, json.dumps({"format": FORMAT, "catalog": address}) + "\n")

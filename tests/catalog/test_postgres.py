@@ -58,6 +58,9 @@ def test_every_connection_states_its_timeouts(catalog: Catalog) -> None:
     assert found["lock_timeout"] == str(database.BUSY_SECONDS * 1000)
     assert found["idle_in_transaction_session_timeout"] == str(database.STOPPED_SECONDS * 1000)
     assert found["statement_timeout"] == str(database.STATEMENT_SECONDS * 1000)
+    with catalog._db.read() as conn:  # their values say nothing over a Unix socket, but they are stated
+        stated = conn.execute(sa.text("SELECT name FROM pg_settings WHERE source = 'session'")).scalars().all()
+    assert {f"tcp_keepalives_{what}" for what in ("idle", "interval", "count")} | {"tcp_user_timeout"} <= set(stated)
     assert database.STOPPED_SECONDS < database.BUSY_SECONDS, "who waits outlasts whom it waits for"
     with catalog._db.engine.connect() as conn:
         told = conn.connection.dbapi_connection.info.get_parameters()  # type: ignore[union-attr]
@@ -134,6 +137,15 @@ def test_a_lock_that_nobody_gives_back_is_an_error_in_the_end(
     holder.join()
     ingest(impatient, table, "a")
     impatient.close()
+
+
+def test_a_statement_that_takes_too_long_is_told(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Catalog.create(postgres_url).close()
+    monkeypatch.setitem(database._SESSION, "statement_timeout", "50ms")
+    catalog = Catalog.open(postgres_url)
+    with pytest.raises(CatalogError, match="took longer than .* nothing was changed"), catalog._db.read() as conn:
+        conn.execute(sa.text("SELECT pg_sleep(2)"))
+    catalog.close()
 
 
 def test_a_catalog_that_this_user_may_only_read_says_so(catalog: Catalog, postgres_url: str) -> None:

@@ -140,6 +140,15 @@ def test_a_full_disk_under_the_catalog(small_disk: Path, spark: SparkSession) ->
         filler.unlink()
         wh.create_table("wide", f"k int, {wide}", key=["k"])
         check(wh, 10)
+    # Whoever connects while the disk is full can read, too, and is told why there is no writing.
+    filler.write_bytes(bytes(room(small_disk)))
+    with parquetry.connect(small_disk / "wh", spark=spark) as wh:
+        assert wh.sql("SELECT count(*) AS n FROM t", executor="local").rows() == [{"n": 10}]
+        refused(wh, lambda: wh.create_table("u", "k int", key=["k"]), CatalogNotWritable, "full", "make room")
+    filler.unlink()
+    with parquetry.connect(small_disk / "wh", spark=spark) as wh:
+        wh.create_table("u", "k int", key=["k"])
+        check(wh, 10)
 
 
 def room(folder: Path) -> int:

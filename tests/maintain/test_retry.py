@@ -18,7 +18,7 @@ import pytest
 import parquetry
 from parquetry.catalog import Catalog
 from parquetry.errors import ParquetryError, StorageError
-from parquetry.maintain import pick, run
+from parquetry.maintain import pick, run, vacuum
 from parquetry.maintain import retry as failures
 from parquetry.maintain.pick import Advance, Compact
 from parquetry.maintain.retry import CannotShow, Failed
@@ -230,3 +230,18 @@ def test_a_qt_that_stays_is_not_told_as_moving(wh: Warehouse) -> None:
     assert told[-1].startswith("advance QTs of single tables: good -> ")
     assert not any("2 -> 2" in line for line in told)
     assert str(Advance((), 4, 3)) == "advance QT: 3 -> 4"
+
+
+def test_watching_vacuums_whatever_comes_of_it(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+
+    def fails(*_: object) -> None:
+        tried.append(time.monotonic())
+        raise UnicodeError("what nobody thought of")
+
+    monkeypatch.setattr(vacuum, "_LOOK_S", 0.01)
+    monkeypatch.setattr(vacuum, "HOUR_S", 0.02)
+    monkeypatch.setattr(vacuum, "vacuum", fails)
+    told = watched(wh, lambda steps: sum("what nobody thought of" in str(s) for s in steps) >= 2)
+    assert len(tried) >= 2
+    assert all(isinstance(s.error, ParquetryError) for s in told if isinstance(s, Failed))

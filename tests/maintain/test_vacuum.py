@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.catalog import Catalog, retention
-from parquetry.errors import ParquetryError, StorageError
+from parquetry.errors import StorageError
 from parquetry.maintain import vacuum as module
 from parquetry.maintain.vacuum import vacuum, vacuum_hourly
 from parquetry.model.retention import Retention
@@ -66,12 +66,14 @@ def test_one_of_several_workers_vacuums_each_hour(
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
     monkeypatch.setattr(module, "HOUR_S", 0.5)
     done: list[float] = []
-    failures: list[ParquetryError] = []
+    failures: list[Exception] = []
 
     def work(*_: object) -> None:
         done.append(time.monotonic())
         if len(done) == 1:
             raise StorageError("no permission")
+        if len(done) == 2:
+            raise UnicodeError("what nobody thought of")
 
     monkeypatch.setattr(module, "vacuum", work)
     ended = threading.Event()
@@ -82,11 +84,11 @@ def test_one_of_several_workers_vacuums_each_hour(
     for w in workers:
         w.start()
     end = time.monotonic() + 20
-    while len(done) < 3 and time.monotonic() < end:
+    while len(done) < 4 and time.monotonic() < end:
         time.sleep(0.01)
     ended.set()
     for w in workers:
         w.join()
-    assert len(done) >= 3
+    assert len(done) >= 4
     assert all(b - a >= 0.45 for a, b in zip(done, done[1:], strict=False))
-    assert [str(e) for e in failures] == ["no permission"]
+    assert [str(e) for e in failures] == ["no permission", "what nobody thought of"]

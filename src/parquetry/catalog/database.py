@@ -26,6 +26,7 @@ CONNECT_SECONDS = 10
 STOPPED_SECONDS = 10  # a client that says nothing for so long inside a transaction is stopped or gone: it holds up all
 STATEMENT_SECONDS = 120  # many times what any of ours takes, even over a long history
 _DEAD_PEER_SECONDS = 30  # without an answer on the network
+_SHARED_BYTES = 1 << 16  # of the file that connections of SQLite share, and a page of their log
 
 # What every session of PostgreSQL states, whatever the server's defaults are. A URL's own `options` go before.
 _SESSION = {
@@ -61,7 +62,8 @@ class Database:
         self._url = _parse(url)
         self._process = os.getpid()
         self.sqlite = self._url.get_backend_name() == "sqlite"
-        self.read_only = self.path is not None and _may_not_write(self.path)
+        self._full = self.path is not None and _has_no_room(self.path)
+        self.read_only = self._full or self.path is not None and _may_not_write(self.path)
         self._writers: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if self.sqlite:
             self._writers = threading.Lock()  # threads queue here, so that SQLite's sleeping retries are rarely needed
@@ -177,6 +179,8 @@ class Database:
             mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
         elif self.path is not None and not self.path.exists():
             mode = "rwc"
+            # It will hold the texts of queries; SQLite's other files take after it.
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600))
         address = f"file:{quote(str(self.path))}?mode={mode}"
         return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
@@ -198,6 +202,7 @@ class Database:
             said = said.replace(str(self._url.password), "***")
         for sign, what in _SIGNS:
             if sign in said.lower():
+                what = _FULL if self._full and what is _READ_ONLY else what
                 return f"the catalog {self.where} {what}"
         if isinstance(error, sa.exc.OperationalError) and not self.sqlite:
             return f"cannot reach the catalog {self.where}: {said}; check that the database runs and the URL is right"
@@ -210,6 +215,7 @@ _NO_RIGHTS = "may not be written to by this user or on this server; nothing was 
 _NOT_WRITABLE = (_FULL, _READ_ONLY, _NO_RIGHTS)
 _SIGNS = (
     ("database is locked", f"is busy: another process wrote for more than {BUSY_SECONDS} s; try again"),
+    ("statement timeout", f"took longer than {STATEMENT_SECONDS} s for a statement; nothing was changed, try again"),
     ("lock timeout", f"is busy: another process wrote for more than {BUSY_SECONDS} s; try again"),
     (
         "idle-in-transaction timeout",
@@ -250,6 +256,14 @@ def _may_not_write(path: Path) -> bool:
     """Whether the file is there and neither it nor files beside it can be written."""
     effective = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
     return path.is_file() and not all(os.access(p, os.W_OK, **effective) for p in (path, path.parent))
+
+
+def _has_no_room(path: Path) -> bool:
+    """Whether SQLite could not make the file that connections share: a full disk can still be read."""
+    if not path.is_file() or Path(f"{path}-shm").exists():
+        return False
+    disk = os.statvfs(path.parent)
+    return disk.f_bavail * disk.f_frsize < _SHARED_BYTES
 
 
 def _postgres_engine(url: URL) -> sa.Engine:

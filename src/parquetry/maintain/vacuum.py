@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from parquetry import failpoints
 from parquetry.catalog import Catalog, Reader, Trimmed
 from parquetry.catalog.leases import ATTEMPT
-from parquetry.errors import ParquetryError
 from parquetry.model.delta import Delta
 from parquetry.storage.delta_writer import delta_directory
 from parquetry.storage.store import Store
@@ -75,15 +74,18 @@ def vacuum(catalog: Catalog, store: Store, *, grace_s: float | None = None, dry_
 
 
 def vacuum_hourly(
-    catalog: Catalog, store: Store, holder: str, ended: threading.Event, told: Callable[[ParquetryError], None]
+    catalog: Catalog, store: Store, holder: str, ended: threading.Event, told: Callable[[Exception], None]
 ) -> None:
-    """Vacuums by the retention policy once an hour, whichever of several workers gets to it, until ``ended`` is set."""
+    """Vacuums by the retention policy once an hour, whichever of several workers gets to it, until ``ended`` is set.
+
+    Whatever fails is told, and tried again in the next hour.
+    """
     while not ended.wait(_LOOK_S):
         try:
             # Never released: until it ends, somebody has done it.
             if catalog.acquire("vacuum", holder, HOUR_S) is not None:
                 vacuum(catalog, store)
-        except ParquetryError as e:
+        except Exception as e:
             told(e)
 
 

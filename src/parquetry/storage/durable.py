@@ -29,12 +29,6 @@ def make_folders(path: str | os.PathLike[str]) -> None:
     sync(folder.parent)
 
 
-def make_private(path: Path) -> None:
-    """Makes an empty file that nobody but its owner may read, from its first moment on; one that is there stays."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
 def publish_private(path: Path, text: str) -> None:
     """Writes a file whole or not at all, for its owner only."""
     temporary = path.with_suffix(".tmp")
