@@ -187,16 +187,20 @@ def test_a_connection_that_is_not_closed_ends_quietly_with_the_process(tmp_path:
         """
 import sys, parquetry
 wh = parquetry.connect(sys.argv[1])
-wh.create_table("t", "k int", key=["k"])
+wh.create_table("t", "k int, v int", key=["k"], model="upsert", settings={"compaction_width": 2})
+for batch in range(3):
+    wh.ingest("t", [{"k": k, "v": batch} for k in range(batch, 100)])
+wh.maintain()
+wh.sql("SELECT v FROM t WHERE k = 5", executor="local").rows()
 result = wh.sql("SELECT count(*) AS n FROM t", executor="local")
 print(result.rows())
 """,
         str(tmp_path / "wh"),
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[{'n': 0}]\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[{'n': 100}]\n", "")
     left = Catalog.open(f"sqlite:///{tmp_path / 'wh' / 'catalog.db'}")
     assert left.oldest_pinned() is None, "its pin is gone"
-    assert len(left.queries(10)) == 1, "its queries are logged"
+    assert len(left.queries(10)) == 2, "its queries are logged"
     left.close()
 
 

@@ -89,6 +89,15 @@ def test_no_more_is_read_than_is_kept(
     assert most
 
 
+def test_workers_read_no_more_than_is_kept(wh: parquetry.Warehouse) -> None:
+    found = wh.sql(window(*WINDOWS[0], "id"), executor="spark", splits=2)
+    assert found.rows() == wh.sql(window(*WINDOWS[0], "id"), executor="local").rows()
+    assert found.plan.scan is not None
+    (kept,) = found.plan.tables.values()
+    assert kept.rows <= found.stats["rows_scanned"] <= kept.rows * (1 + BEYOND_PLAN)
+    assert "beyond_plan" not in found.stats
+
+
 def test_explain_tells_what_is_read_of_the_files(wh: parquetry.Warehouse) -> None:
     sql = window(*WINDOWS[0], "id")
 

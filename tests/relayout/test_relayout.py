@@ -160,11 +160,13 @@ def test_a_workload_file_reports_broken_lines_and_uses_the_rest(wh: parquetry.Wa
     file.write_text(
         "SELECT * FROM t WHERE a < 5\nSELEC nonsense\n-- a comment\n"
         "SELECT * FROM nowhere\nSELECT b FROM t WHERE b = 3\n"
+        "SELECT count() FROM t\nSELECT MAP(DISTINCT a) FROM t\nSELECT 1 FROM t GROUP BY 1e309\n"
     )
     done = wh.import_workload(file)
-    assert done.queries == 2
-    assert [r.line for r in done.rejected] == [2, 4]
-    assert [q["sql"] for q in wh.queries(2, "t")] == ["SELECT b FROM t WHERE b = 3", "SELECT * FROM t WHERE a < 5"]
+    assert done.queries == 4
+    assert [r.line for r in done.rejected] == [2, 4, 7]
+    logged = [q["sql"] for q in wh.queries(4, "t")]
+    assert logged[2:] == ["SELECT b FROM t WHERE b = 3", "SELECT * FROM t WHERE a < 5"]
     assert wh.relayout("t", "paw", options=RelayoutOptions(block_rows=500, delta=0.01)).blocks > 1
 
 

@@ -17,6 +17,7 @@ from parquetry.splits.delta_index import DeltaIndex
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 from parquetry.splits.shorten_key import shorten_columns
+from parquetry.storage import index_reader
 from parquetry.storage.cache import METADATA
 from parquetry.storage.index import RowGroup, build_index
 from parquetry.storage.scan.scan import ReadTask, RowRange
@@ -115,6 +116,28 @@ def test_a_file_that_lies_inside_is_read_whole(tmp_path: Path) -> None:
     found = cut_into_splits(DeltaIndex(index, deltas, store, keep), KeyRanges.everything(), Wish(1))
     (task,) = assign(found.splits, index, keep, deltas)
     assert all(p.task.rows is None and not p.edges for p in task.parts)
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_what_is_counted_as_read_is_what_was_not_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    if not small:  # else an index is one read, with its end
+        monkeypatch.setattr(index_reader, "_TAIL_READ", 2000)
+    store, deltas, _ = make(tmp_path, (4000, 700))
+    index = snapshot(store, deltas)
+    keep = np.ones(len(index), bool)
+    first, again = (DeltaIndex(index, deltas, store, keep) for _ in range(2))
+    assert isinstance(store, CountingStore)
+    store.counts.clear()
+    cut_into_splits(first, KeyRanges.everything(), Wish(9), Precision(0.0))
+    leaves = [k for k in METADATA._values if isinstance(k, tuple) and k[1] == 0]
+    assert first.nodes_read == (0 if small else len(leaves))
+    assert (first.rounds_read == 0) == (store.counts["reads"] == 0) == small
+    assert first.rounds_read <= store.counts["reads"]
+    store.counts.clear()
+    cut_into_splits(again, KeyRanges.everything(), Wish(9), Precision(0.0))
+    assert (again.nodes_read, again.rounds_read, store.counts["reads"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("wanted", [[3, 4, 5, 90], [0], list(range(100))])

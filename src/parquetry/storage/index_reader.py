@@ -161,18 +161,19 @@ class IndexReader:
         return [self.leaf(n) for n in ordinals]
 
     def fetch_leaves(self, ordinals: Sequence[int]) -> int:
-        """Reads those of these leaves that are not in memory, and tells how many nodes it has read."""
+        """Takes in those of these leaves that are not in memory, and tells how many were read from the file for it."""
         missing = [n for n in ordinals if not METADATA.has((self._name, 0, n))]
-        stretches = self._stretches(missing)
-        for first, last in stretches:
+        read = 0
+        for first, last in self._stretches(missing):
             offsets, lengths = self._leaf_places
             begin = int(offsets[first])
+            read += last + 1 - first if begin < self._tail_start else 0
             data = self._bytes(begin, int(offsets[last] + lengths[last]) - begin)
             for n in range(first, last + 1):
                 at = int(offsets[n]) - begin
                 leaf = data[at : at + int(lengths[n])]
                 METADATA.get((self._name, 0, n), lambda n=n, leaf=leaf: self._parse_leaf(leaf, n), _node_weight)  # type: ignore[misc]
-        return sum(last + 1 - first for first, last in stretches)
+        return read
 
     def _stretches(self, ordinals: Sequence[int]) -> list[tuple[int, int]]:
         """Runs of leaves that one request each reads, as first and last ordinal."""
