@@ -274,6 +274,24 @@ def test_a_damaged_document_in_the_catalog(folder: Path, table: str, column: str
     assert "damaged" in str(caught.value), caught.value
 
 
+@pytest.mark.parametrize(
+    ("column", "content"),
+    [("path", 7), ("path", b"x"), ("bytes", 1 << 60), ("bytes", "many"), ("checksum", 7), ("rows", 1.5)],
+)
+def test_a_damaged_row_of_a_file(folder: Path, column: str, content: object) -> None:
+    with sqlite3.connect(folder / "catalog.db") as db:
+        db.execute(f"UPDATE parquetry_files SET {column} = ?", [content])
+    db.close()
+    with parquetry.connect(folder) as wh:
+        for act in (lambda: wh.sql(QUERY, executor="local").rows(), lambda: wh.verify(), lambda: wh.vacuum(grace_s=0)):
+            try:
+                found = act()
+            except ParquetryError as e:
+                assert "\n" not in str(e)
+            else:
+                assert found, "verify tells, and vacuum may have nothing to do with it"
+
+
 # -- an unreachable catalog --------------------------------------------------------------------------
 
 

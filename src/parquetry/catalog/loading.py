@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -234,7 +235,7 @@ class _Reading:
             return
         files: dict[str, list[tuple[int, StoredFile]]] = defaultdict(list)
         for f in self.conn.execute(_FILES[self.past], self.span).all():
-            files[f.delta_id].append((f.position, StoredFile(f.path, f.bytes, f.checksum, f.rows)))
+            files[f.delta_id].append((f.position, file_of(f)))
         for row in added:
             stored = sorted(files[row.delta_id], key=lambda f: f[0])
             assert stored[0][0] == INDEX_POSITION
@@ -274,11 +275,15 @@ class _Reading:
         return list(self.conn.execute(_REMOVED[table.name], self.span).all())
 
 
+def file_of(row: Any) -> StoredFile:
+    _check(row.delta_id, texts=(row.path, row.checksum), numbers=(row.bytes, row.rows))
+    return StoredFile(row.path, row.bytes, row.checksum, row.rows)
+
+
 def delta_of(row: Any, stored: list[StoredFile]) -> Delta:
     """A delta of its row and its files, the index first."""
     numbers = (row.t_lo, row.t_hi, row.level, row.rows, row.bytes, row.schema_id, row.layout_id)
-    if any(type(n) is not int for n in numbers):
-        raise ValueError(f"delta {row.delta_id} has a number that is none")
+    _check(row.delta_id, numbers=numbers)
     return Delta(
         delta_id=row.delta_id,
         table_id=row.table_id,
@@ -292,3 +297,9 @@ def delta_of(row: Any, stored: list[StoredFile]) -> Delta:
         index=stored[0],
         files=tuple(stored[1:]),
     )
+
+
+def _check(delta_id: Any, texts: Sequence[Any] = (), numbers: Sequence[Any] = ()) -> None:
+    """SQLite keeps what it is given, whatever a column is declared as."""
+    if any(type(t) is not str for t in texts) or any(type(n) is not int for n in numbers):
+        raise CatalogError(f"the catalog is damaged: a row of delta {delta_id!r} is none; restore it from a copy")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
 from parquetry.catalog.database import Database
-from parquetry.catalog.loading import delta_of
+from parquetry.catalog.loading import delta_of, file_of
 from parquetry.catalog.retention import BATCH_ROWS, pause, version_before
 from parquetry.errors import CatalogError, CommitConflict
 from parquetry.model.delta import Delta, StoredFile
@@ -141,7 +141,7 @@ def garbage(db: Database, before_version: int, removed_before: float, limit: int
         for part in _portions([row.delta_id for row in rows]):
             listed = sa.select(sql.files).where(sql.files.c.delta_id.in_(part)).order_by(sql.files.c.position)
             for f in conn.execute(listed).all():
-                files[f.delta_id].append(StoredFile(f.path, f.bytes, f.checksum, f.rows))
+                files[f.delta_id].append(file_of(f))
     return [delta_of(row, files[row.delta_id]) for row in rows]
 
 

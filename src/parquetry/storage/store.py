@@ -248,7 +248,8 @@ def _read_at(stream: pa.NativeFile, path: str, offset: int, length: int) -> byte
         raise StorageError(
             f"file '{path}' is larger than the catalog says; run 'parquetry verify' to see what is damaged"
         )
-    data: bytes = stream.read_at(length, offset)
+    # What the catalog says of a file's size may be damaged: memory is taken only for what is there.
+    data: bytes = stream.read_at(min(length, max(0, stream.size() - offset)), offset)
     if len(data) != length:
         raise StorageError(
             f"file '{path}' ends at byte {offset + len(data)}, {length - len(data)} bytes too early; "
