@@ -162,7 +162,11 @@ class Maintainer:
         and tried again, ever less often; the rest goes on. Only the loss of Spark itself ends it.
         """
         ended = threading.Event()
-        tidy = (self._catalog, self._store, self._holder, ended, lambda e: self._told.append(Failed(None, explained(e, None), HOUR_S)))
+
+        def failed(e: Exception) -> None:
+            self._told.append(Failed(None, explained(e, None), HOUR_S))
+
+        tidy = (self._catalog, self._store, self._holder, ended, failed)
         threading.Thread(target=vacuum_hourly, args=tidy, name="parquetry vacuum", daemon=True).start()
         helpers: list[threading.Thread] = []
         tuned = -math.inf
