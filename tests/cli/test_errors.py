@@ -32,6 +32,8 @@ NO_WAREHOUSE = [
 ]
 
 BAD_INPUT = [
+    (["explain", "SELECT reflect('java.lang.Math', 'abs', -3) AS a FROM sales"], "cannot call reflect", "QueryError"),
+    (["sql", "SELECT * FROM text.`/etc/hostname`"], "unknown table", "UnknownTable"),
     (["deltas", "sels"], "unknown table 'sels'", "UnknownTable"),
     (["retention", "histry_s=5"], "unknown retention setting", "SchemaError"),
     (["retention", "labels_s=5"], "at least 86400", "SchemaError"),
@@ -177,3 +179,9 @@ def test_the_demo_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["demo", "--folder", str(tmp_path / "demo")]) == 1
     assert "pip install" in capsys.readouterr().err
+
+
+def test_who_is_trusted_may_plan_what_others_may_not(shell: Shell) -> None:
+    sql = "SELECT reflect('java.lang.Math', 'abs', -3) AS a FROM sales"
+    assert shell("explain", sql).code == 1
+    assert shell("explain", sql, "--trusted").code == 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from parquetry.catalog import Catalog
 from parquetry.cli import main
 from tests.cli.calling import Shell
 
@@ -96,6 +97,11 @@ def test_from_init_to_vacuum(spark: SparkSession, shell: Shell, files: dict[str,
     assert [s["stage"] for s in shell.json("maintain")["stages"]] == ["compact"]
     assert sorted(d["rows"] for d in shell.json("deltas", "sales")) == [2, 4]
     assert shell.json("vacuum", "--grace", "1h")["deltas"] == 0
+    catalog = Catalog.open(f"sqlite:///{shell.warehouse / 'catalog.db'}")
+    pin = catalog.pin(catalog.version() - 1, "host:17", 60)
+    assert "more has to stay: process 17 on host reads version" in shell("vacuum", "--grace", "0").out
+    catalog.unpin(pin)
+    catalog.close()
     assert shell.json("vacuum", "--grace", "0", "--dry-run")["deltas"] == 2
     assert shell.json("vacuum", "--grace", "0")["deltas"] == 2
     assert shell.json("vacuum", "--grace", "0")["deltas"] == 0

@@ -117,6 +117,9 @@ def test_answers_are_those_of_the_plain_layout_and_features_skip(wh: parquetry.W
     assert isinstance(spec, FeatureLayout)
     assert not keyed or set(spec.columns) <= {"a", "b", "k"}
     assert check(wh)["prune_features"] > 0
+    drawn = wh.draw_layout("t")
+    assert "share of queries" in drawn
+    assert drawn.count("<rect") > len(spec.features)
     assert any("`a` < `b`" in d.decided and "by prune_features" in d.why for d in wh.explain(QUERIES[0]).decisions)
     add(wh, 2)
     assert check(wh)["prune_features"] > 0
