@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks._harness import Goals
-from parquetry.joins.grouping import bottom_up, cost_of, group_blocks, optimal
+from benchmarks.papers._optimal_groups import optimal
+from parquetry.joins.grouping import bottom_up, cost_of, group_blocks
 from parquetry.joins.hyper import hyper_groups
 from parquetry.joins.overlap import Ranges, overlap_vectors
 from parquetry.layouts.learners.options import LearnOptions

@@ -12,7 +12,7 @@ from benchmarks._data import CACHE, tpch
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.schema import Column, TableSchema
 from parquetry.model.types import type_name
-from parquetry.query.demands import workload_of
+from parquetry.query.demands import asked_of
 
 TABLE = "denormalised"
 TEMPLATES = ("q3", "q5", "q6", "q8", "q10", "q12", "q14", "q19")
@@ -119,4 +119,4 @@ def _month(year: int, months: int) -> str:
 
 def logged(sqls: list[str], schema: TableSchema) -> list[LoggedQuery]:
     """The queries as the log would have them."""
-    return workload_of(sqls, TABLE, {TABLE: schema})
+    return [a.query for sql in sqls for a in asked_of(sql, TABLE, {TABLE: schema}) if a.filters]

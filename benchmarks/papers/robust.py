@@ -29,13 +29,13 @@ from benchmarks._report import save, table, verdicts
 from benchmarks.papers._allocations import allocations
 from benchmarks.papers._hyper_join import grouping, join_levels, judge_joins
 from benchmarks.papers._measure import WrongAnswer
+from benchmarks.papers._replicas import learn_replicas
 from parquetry.layouts.learners.allocation import FANOUT
 from parquetry.layouts.learners.grow import CutAt, Part, grow, median_cut
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.learners.sample import encode
 from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import learn
-from parquetry.layouts.replicas import learn_replicas
 from parquetry.layouts.routing.route import route_numpy
 from parquetry.model.layout import Cut, Leaf, TreeLayout, children
 from parquetry.model.predicate import And, OneOf, Or, Predicate, Range

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.joins.grouping import bottom_up, cost_of, group_blocks, optimal
+from benchmarks.papers._optimal_groups import optimal
+from parquetry.joins.grouping import bottom_up, cost_of, group_blocks
 from parquetry.joins.hyper import common_ranges, hyper_groups
 from parquetry.joins.overlap import Ranges, overlap_vectors
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from benchmarks.papers._allocations import allocations
+from benchmarks.papers._replicas import learn_replicas
 from parquetry.errors import SchemaError
 from parquetry.layouts.learners.options import LearnOptions
-from parquetry.layouts.replicas import learn_replicas, replicas_from_json, replicas_to_json
 from tests.layouts.test_robust import columns
 
 OPTIONS = LearnOptions(block_rows=16)
@@ -47,10 +45,6 @@ def test_weights_stay_with_their_columns() -> None:
     assert got["c00"] > 2 * min(got.values())
 
 
-def test_they_are_saved_as_json() -> None:
-    trees = learn_replicas(columns(5), OPTIONS, 2)
-    assert replicas_from_json(json.loads(json.dumps(replicas_to_json(trees)))) == trees
-    with pytest.raises(SchemaError, match="upgrade"):
-        replicas_from_json({"format": 9, "replicas": []})
+def test_a_table_has_at_least_one_copy() -> None:
     with pytest.raises(SchemaError, match="at least one copy"):
         learn_replicas(columns(2), OPTIONS, 0)

@@ -21,9 +21,8 @@ from parquetry.layouts.routing.route import route_numpy, route_spark
 from parquetry.layouts.routing.spark_blocks import count_vectors
 from parquetry.model.layout import FeatureLayout
 from parquetry.model.state import PublishLayout
-from parquetry.query.demands import workload_of
 from parquetry.query.rules import RULE_NAMES as RULES
-from tests.layouts.test_warp import SCHEMA, with_opaque
+from tests.layouts.test_warp import logged_of, with_opaque
 from tests.templates import Templates
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ SMALL = {"block_group_rows": 50, "row_group_rows": 1000, "compaction_width": 50}
 def test_spark_and_numpy_route_alike_and_count_the_same_vectors(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     table, sqls = with_opaque(rng, 2000)
-    spec = learn_warp(table, workload_of(sqls, "t", SCHEMA), LearnOptions(40))
+    spec = learn_warp(table, logged_of(sqls), LearnOptions(40))
     frame = spark.createDataFrame(table).repartition(3)
     routed = {r["k"]: r["block"] for r in frame.select("k", route_spark(spec).alias("block")).collect()}
     assert [routed[k] for k in range(2000)] == route_numpy(spec, table).tolist()

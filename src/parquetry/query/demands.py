@@ -108,11 +108,6 @@ def split_statements(text: str) -> Iterable[tuple[int, str]]:
         start = end + 1
 
 
-def workload_of(sqls: Iterable[str], table: str, tables: Mapping[str, TableSchema]) -> list[LoggedQuery]:
-    """The conditions that these queries, oldest first, put on ``table``; those without one are left out."""
-    return [a.query for a in _asked_by(sqls, table, tables) if a.filters]
-
-
 def logged_workload(
     catalog: Catalog, table: str, limit: int, file: str | os.PathLike[str] | None = None
 ) -> list[LoggedQuery]:
@@ -169,12 +164,8 @@ def asked_queries(catalog: Catalog, table: str, limit: int, file: str | os.PathL
 
 def asked_in_file(path: str | os.PathLike[str], table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
     """What the queries of a file ask of ``table``, in the file's order; what cannot be bound is left out."""
-    return _asked_by((sql for _, sql in split_statements(read_workload(path))), table, tables)
-
-
-def _asked_by(sqls: Iterable[str], table: str, tables: Mapping[str, TableSchema]) -> list[Asked]:
     found: list[Asked] = []
-    for sql in sqls:
+    for _, sql in split_statements(read_workload(path)):
         try:
             found += asked_of(sql, table, tables)
         except ParquetryError:

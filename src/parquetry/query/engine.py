@@ -37,6 +37,7 @@ from parquetry.query.rules.choose_view import PRICING, VIEWS
 from parquetry.query.rules.prune_row_groups import explain_filters
 from parquetry.query.spark.executor import SparkExecutor, lives
 from parquetry.query.spark.scan_workers import ScanWorkers
+from parquetry.splits.selection import Wish
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
@@ -105,6 +106,7 @@ class Engine:
             if wanted == "local":
                 raise QueryError("splits are for Spark's workers; leave them out, or choose executor 'spark'")
             wanted = "spark"
+            Wish(wanted_splits)  # refuses less than one
         for rule in off:
             if rule not in RULE_NAMES:
                 raise QueryError(f"unknown rule '{rule}'; rules: {', '.join(RULE_NAMES)}")

@@ -17,7 +17,18 @@ from sqlglot import exp
 from parquetry.model.schema import Column, TableSchema
 from parquetry.views.equal import Equal
 from parquetry.views.normalize import conjuncts, key_of, normal, text_of
-from parquetry.workload.plain_select import NotPlain, as_select, groups_in, items_in, kind_of, tables_in
+from parquetry.workload.plain_select import (
+    NOT_A_TABLE,
+    SELF_JOIN,
+    NotPlain,
+    as_select,
+    groups_in,
+    items_in,
+    kind_of,
+    not_a_column,
+    tables_in,
+    twofold,
+)
 
 _READ_ARGS = {
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "kind",
@@ -166,10 +177,10 @@ def _sources(query: exp.Select, tables: Mapping[str, tuple[int, TableSchema]]) -
         if join is not None and (kind not in ("", "INNER", "CROSS") or join.args.get("using")):
             raise NoMatch(f"it has {f'a {kind}' if kind not in ('', 'INNER') else 'a USING'} join")
         if item.name.lower() not in tables or item.db:
-            raise NoMatch("it reads something other than a plain table")
+            raise NoMatch(NOT_A_TABLE)
         table_id, schema = tables[item.name.lower()]
         if any(s.table_id == table_id for s in found):
-            raise NoMatch("it joins a table with itself")
+            raise NoMatch(SELF_JOIN)
         found.append(Source(table_id, item.name, item.alias or item.name, schema))
     return tuple(found)
 
@@ -188,11 +199,11 @@ def _outputs_in_order(query: exp.Select) -> set[int]:
 def _name(c: exp.Column, sources: Sequence[Source]) -> None:
     """Gives a column its one name; what no table has may be a name of the SELECT list and stays."""
     if len(c.parts) > 2 or isinstance(c.this, exp.Star):
-        raise NoMatch(f"{text_of(c)} is not a plain column")
+        raise NoMatch(not_a_column(c))
     name, qualifier = c.name.lower(), c.table.lower()
     owners = [s for s in sources if name in s.names and (not qualifier or s.alias.lower() == qualifier)]
     if len(owners) > 1 or (qualifier and not owners):
-        raise NoMatch(f"{text_of(c)} is not a plain column")
+        raise NoMatch(not_a_column(c))
     if owners:
         c.meta[_WRITTEN] = c.name
         c.set("this", exp.to_identifier(name_of(owners[0].table_id, name), quoted=True))
@@ -226,4 +237,4 @@ def _check_aliases(asked: Asked) -> None:
             used = asked.query.args.get(clause)
             for c in used.find_all(exp.Column) if used is not None else ():
                 if owner_of(c) is not None and written(c).lower() == alias and asked.key(e) != asked.key(c):
-                    raise NoMatch(f"the name {alias} is both a column and an alias")
+                    raise NoMatch(twofold(alias))

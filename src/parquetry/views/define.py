@@ -16,7 +16,19 @@ from parquetry.model.types import is_nested
 from parquetry.model.view import ROWS, ViewColumn, ViewSource
 from parquetry.views.normalize import conjuncts, expression, normal, text_of
 from parquetry.workload.allowed import check_allowed
-from parquetry.workload.plain_select import NotPlain, as_select, groups_in, items_in, kind_of, tables_in
+from parquetry.workload.plain_select import (
+    NESTED_AGGREGATE,
+    NOT_A_TABLE,
+    SELF_JOIN,
+    NotPlain,
+    as_select,
+    groups_in,
+    items_in,
+    kind_of,
+    not_a_column,
+    tables_in,
+    ungrouped,
+)
 from parquetry.workload.sql_text import parse_query, words_of
 from parquetry.workload.understood import not_bound, not_understood
 
@@ -136,7 +148,7 @@ def _sources(query: exp.Select, state: State) -> tuple[tuple[ViewSource, ...], t
     tables: list[TableState] = []
     for item, on in tables_in(query):
         if item.db:
-            raise _refused("it reads something other than a plain table")
+            raise _refused(NOT_A_TABLE)
         t = state.table(item.name)
         alias = item.alias or item.name
         if alias.lower() in (s.alias.lower() for s in sources):
@@ -144,7 +156,7 @@ def _sources(query: exp.Select, state: State) -> tuple[tuple[ViewSource, ...], t
         sources.append(ViewSource(t.table_id, alias, _join_condition(on)))
         tables.append(t)
     if len({t.table_id for t in tables}) < len(tables):
-        raise _refused("it joins a table with itself")
+        raise _refused(SELF_JOIN)
     return tuple(sources), tuple(tables)
 
 
@@ -190,7 +202,7 @@ def _check_columns(query: exp.Select, sources: Sequence[ViewSource], tables: Seq
         if isinstance(c.this, exp.Star):
             raise _refused("it selects *; name the columns")
         if len(c.parts) > 2 or (c.table and c.table.lower() not in known):
-            raise _refused(f"{text_of(c)} is not a plain column")
+            raise _refused(not_a_column(c))
         owners = [s for a, s in known.items() if (not c.table or c.table.lower() == a) and _has(s, c.name)]
         if not owners:
             if not c.table and c.name.lower() in aliases and c.find_ancestor(exp.Group):
@@ -234,7 +246,7 @@ def _column(item: exp.Expr, groups: Sequence[exp.Expr], qualifiers: Sequence[str
     if function is None:
         aggregate = e.find(exp.AggFunc)
         if aggregate is None:
-            raise _refused(f"{name} is neither grouped nor aggregated")
+            raise _refused(ungrouped(name))
         if type(aggregate) not in AGGREGATES:
             raise _refused(f"{text_of(aggregate)[:60]} cannot be merged; use {', '.join(AGGREGATES.values())}")
         raise _refused(f"{name} is computed from aggregates; keep the aggregates in the view and compute it above")
@@ -247,7 +259,7 @@ def _column(item: exp.Expr, groups: Sequence[exp.Expr], qualifiers: Sequence[str
     if function == "count" and (isinstance(argument, exp.Star) or _is_constant(argument)):
         return ViewColumn(name, "", function, "*")
     if argument.find(exp.AggFunc):
-        raise _refused("an aggregate is inside an aggregate")
+        raise _refused(NESTED_AGGREGATE)
     return ViewColumn(name, "", function, text_of(normal(argument, qualifiers)))
 
 

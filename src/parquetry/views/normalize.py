@@ -31,8 +31,10 @@ def normal(e: exp.Expr, qualifiers: Collection[str] = ()) -> exp.Expr:
     return e
 
 
-def key_of(e: exp.Expr) -> tuple[Any, ...]:
+def key_of(e: exp.Expr, qualifier: str = "") -> tuple[Any, ...]:
     """A value that is the same for two expressions only if they mean the same; much sooner made than their texts.
+
+    A ``qualifier`` that means nothing new is left out.
 
     >>> key_of(expression("(T.Day) + 1")) == key_of(expression("t.`day` + (1)"))
     True
@@ -40,16 +42,17 @@ def key_of(e: exp.Expr) -> tuple[Any, ...]:
     while isinstance(e, exp.Paren):
         e = e.this
     if isinstance(e, exp.Column):
-        return (exp.Column, *(p.name.lower() for p in e.parts))
+        parts = [p.name.lower() for p in e.parts]
+        return (exp.Column, *(parts[1:] if len(parts) == 2 and parts[0] == qualifier else parts))
     if isinstance(e, exp.Literal):
         return (exp.Literal, e.is_string, e.this)
     found: list[Any] = [type(e)]
     for name in sorted(e.args):
         value = e.args[name]
         if isinstance(value, list):
-            found += [(name, key_of(v) if isinstance(v, exp.Expr) else v) for v in value]
+            found += [(name, key_of(v, qualifier) if isinstance(v, exp.Expr) else v) for v in value]
         elif value is not None and value is not False:
-            found.append((name, key_of(value) if isinstance(value, exp.Expr) else value))
+            found.append((name, key_of(value, qualifier) if isinstance(value, exp.Expr) else value))
     return tuple(found)
 
 

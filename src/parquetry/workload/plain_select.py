@@ -15,6 +15,23 @@ Item = tuple[str | None, T]
 """Of a SELECT list: the alias, and the expression."""
 
 
+NOT_A_TABLE = "it reads something other than a plain table"
+SELF_JOIN = "it joins a table with itself"
+NESTED_AGGREGATE = "an aggregate is inside an aggregate"
+
+
+def not_a_column(e: exp.Column) -> str:
+    return f"{e.sql('spark')[:60]} is not a plain column"
+
+
+def twofold(name: str) -> str:
+    return f"the name {name} is both a column and an alias"
+
+
+def ungrouped(name: str) -> str:
+    return f"column {name} is neither grouped nor aggregated"
+
+
 class NotPlain(Exception):
     """The query is more than one part of Parquetry reads; the message is the reason."""
 
@@ -39,12 +56,16 @@ def tables_in(query: exp.Select) -> list[tuple[exp.Table, exp.Join | None]]:
         raise NotPlain("it reads no table")
     found = [(query.args["from_"].this, None), *((j.this, j) for j in query.args.get("joins") or [])]
     for table, _ in found:
-        plain = ("this", "alias", "db", "catalog")
-        if not isinstance(table, exp.Table) or any(v for k, v in table.args.items() if k not in plain):
-            raise NotPlain("it reads something other than a plain table")
+        check_table(table)
         if table.args.get("alias") and table.args["alias"].args.get("columns"):
             raise NotPlain("a table's columns are renamed")
     return found
+
+
+def check_table(table: exp.Expr) -> None:
+    plain = ("this", "alias", "db", "catalog")
+    if not isinstance(table, exp.Table) or any(v for k, v in table.args.items() if k not in plain):
+        raise NotPlain(NOT_A_TABLE)
 
 
 def kind_of(join: exp.Join) -> str:

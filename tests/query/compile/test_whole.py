@@ -158,6 +158,19 @@ def test_decimals_have_the_scale_and_the_rounding_of_spark(expression: str, type
     assert table["x"].to_pylist() == [Decimal(v) for v in expected]
 
 
+def test_an_alias_means_nothing_in_a_query_inside() -> None:
+    sql = "SELECT k - 1 AS w, count(*) AS n FROM a GROUP BY k HAVING count(*) < (SELECT min(w) FROM b)"
+    assert rows(sql) == [(None, 1), (0, 1), (1, 1), (2, 1)]
+
+
+def test_a_counted_constant_is_part_of_the_name() -> None:
+    assert answer("SELECT count(5), count('x'), count(*) FROM a, b").column_names == [
+        "count(5)",
+        "count(x)",
+        "count(1)",
+    ]
+
+
 def test_columns_are_read_only_where_they_are_named() -> None:
     query = compiled("SELECT x.w FROM b AS x JOIN b AS y ON x.k = y.k WHERE y.f > 1")
     assert isinstance(query, WholeQuery)

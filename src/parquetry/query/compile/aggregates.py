@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from parquetry.model.visible import MOST_AVERAGED_DIGITS, decimal_average
 from parquetry.query.compile.plain_expressions import Expressions, RowSource
-from parquetry.query.compile.typed import Refused, Typed, duck_type, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, duck_type, left_to_spark, signless_zero
+from parquetry.views.normalize import key_of
 from parquetry.workload.coercion import INTEGRAL, MAX_PRECISION, decimal, decimal_of, is_numeric
+from parquetry.workload.plain_select import ungrouped
+
+_PLAIN = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 
 
 @dataclass(frozen=True)
@@ -30,83 +34,91 @@ class GroupedExpressions(Expressions):
         super().__init__(source)
         self.rows = Expressions(source)
         self.calls: list[AggregateCall] = []
-        self.groups = {normal(g) for g in groups}
-        self.group_kinds = {type(g) for g in self.groups}
+        self.groups = {self._same(g) for g in groups}
+        self.group_kinds = {type(g.unnest()) for g in groups}
 
     def compile(self, e: exp.Expr | None) -> Typed:
         if isinstance(e, exp.AggFunc):
             return self._aggregate(e)
-        if e is not None and type(e) in self.group_kinds and normal(e) in self.groups:
+        if e is not None and type(e) in self.group_kinds and self._same(e) in self.groups:
             t = self.rows.compile(e)
             return Typed(t.type, signless_zero(t), t.name, t.columns)
         return super().compile(e)
 
     def column(self, e: exp.Column) -> Typed:
         self.rows.column(e)  # an unknown column is an error whatever comes next
-        raise Refused(f"column {e.name} is neither grouped nor aggregated")
+        raise Refused(ungrouped(e.name))
+
+    def _same(self, e: exp.Expr) -> Hashable:
+        """Equal for expressions that are one group."""
+        return key_of(e, self.source.name.lower())
 
     def _aggregate(self, e: exp.AggFunc) -> Typed:
-        if any(v for k, v in e.args.items() if k not in ("this", "big_int")):
-            raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
-        argument, distinct = e.this, isinstance(e.this, exp.Distinct)
-        if distinct:
-            if len(argument.expressions) != 1 or argument.args.get("on"):
-                raise Refused("DISTINCT over several columns")
-            argument = argument.expressions[0]
-        if isinstance(e, exp.Count) and isinstance(argument, exp.Star) and not distinct:
-            return self._made("count", "bigint", "count(*)", "count(1)", None, distinct)
-        t = self.rows.compile(argument)
-        if isinstance(argument, exp.AggFunc):
-            raise Refused("an aggregate inside an aggregate")
-        word = "DISTINCT " if distinct else ""
-        match e:
-            case exp.Count():
-                made = "bigint", f"count({word}{signless_zero(t) if distinct else t.sql})"
-                return self._made("count", *made, t.name and f"count({word}{t.name})", t, distinct)
-            case exp.Sum():
-                return self._made("sum", *sum_of(t, word), t.name and f"sum({word}{t.name})", t, distinct)
-            case exp.Avg() if not distinct:
-                return self._made("avg", *average_of(t), t.name and f"avg({t.name})", t, distinct)
-            case exp.Min() | exp.Max() if not distinct and t.type != "void":
-                function = "min" if isinstance(e, exp.Min) else "max"
-                return self._made(
-                    function, t.type, f"{function}({t.sql})", t.name and f"{function}({t.name})", t, distinct
-                )
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
-
-    def _made(self, function: str, type_: str, sql: str, name: str | None, t: Typed | None, distinct: bool) -> Typed:
+        argument, word = argument_of(e)
+        if type(e) not in _PLAIN or (word and isinstance(e, exp.Min | exp.Max)):
+            raise left_to_spark(e)
+        t = None if argument is None else self.rows.compile(argument)
+        type_, sql = aggregate_of(e, t, word)
         columns = t.columns if t else frozenset()
         bare = next(iter(columns)) if t and t.sql == self.source.prefix + f'"{next(iter(columns), "")}"' else None
-        self.calls.append(AggregateCall(function, bare, columns, distinct))
-        return Typed(type_, sql, name, columns)
+        self.calls.append(AggregateCall(e.sql_name().lower(), bare, columns, bool(word)))
+        return Typed(type_, sql, aggregate_name(e, t, word), columns)
 
 
-def normal(e: exp.Expr) -> exp.Expr:
-    """The expression without what Spark ignores when it looks for it in GROUP BY: case, qualifier, parentheses."""
-    e = e.unnest().copy()
-    for c in list(e.find_all(exp.Column)):
-        if len(c.parts) <= 2 and isinstance(c.this, exp.Identifier):
-            c.set("table", None)
-            c.this.set("this", c.name.lower())
-            c.this.set("quoted", False)
-    return e
+def argument_of(e: exp.AggFunc) -> tuple[exp.Expr | None, str]:
+    """What is aggregated (None: rows), and the word before it: DISTINCT, or nothing."""
+    if any(v for k, v in e.args.items() if k not in ("this", "big_int")):
+        raise left_to_spark(e)
+    if isinstance(e, exp.Count) and isinstance(e.this, exp.Star):
+        return None, ""
+    if not isinstance(e.this, exp.Distinct):
+        return e.this, ""
+    if len(e.this.expressions) != 1 or e.this.args.get("on"):
+        raise Refused("DISTINCT over several columns")
+    return e.this.expressions[0], "DISTINCT "
 
 
-def sum_of(t: Typed, word: str) -> tuple[str, str]:
-    """The Spark type of a sum, and DuckDB text that computes it; ``word`` may be DISTINCT."""
+def aggregate_of(
+    e: exp.AggFunc, t: Typed | None, word: str, window: str = "", most_digits: int = MOST_AVERAGED_DIGITS
+) -> tuple[str, str]:
+    """The Spark type of an aggregate of ``t`` (None: of rows), and DuckDB text that computes it."""
+    match e:
+        case exp.Count() if t is None:
+            return "bigint", f"count(*){window}"
+        case exp.Count() if t is not None:
+            return "bigint", f"count({word}{signless_zero(t) if word else t.sql}){window}"
+        case exp.Sum() if t is not None:
+            return sum_of(t, word, window)
+        case exp.Avg() if t is not None and not word:
+            return average_of(t, window, most_digits)
+        case exp.Min() | exp.Max() if t is not None and t.type != "void":
+            return t.type, f"{e.sql_name().lower()}({t.sql}){window}"
+    raise left_to_spark(e)
+
+
+def aggregate_name(e: exp.AggFunc, t: Typed | None, word: str) -> str | None:
+    """What Spark calls the column."""
+    if t is None:
+        return "count(1)"
+    return t.name and f"{e.sql_name().lower()}({word}{t.name})"
+
+
+def sum_of(t: Typed, word: str, window: str = "") -> tuple[str, str]:
+    """The same of a sum; ``window`` goes behind every call."""
+    total = f"sum({word}{t.sql}){window}"
     digits = decimal_of(t.type)
     if digits:
         type_ = decimal(min(MAX_PRECISION, digits[0] + 10), digits[1])
-        return type_, f"CAST(sum({word}{t.sql}) AS {duck_type(type_)})"
+        return type_, f"CAST({total} AS {duck_type(type_)})"
     if t.type in INTEGRAL:
-        return "bigint", f"CAST(sum({word}{t.sql}) AS BIGINT)"
+        return "bigint", f"CAST({total} AS BIGINT)"
     if t.type in ("float", "double") and not word:
-        return "double", f"sum(CAST({t.sql} AS DOUBLE))"
+        return "double", f"sum(CAST({t.sql} AS DOUBLE)){window}"
     raise Refused(f"a sum of {word.lower()}{t.type}")
 
 
 def average_of(t: Typed, window: str = "", most_digits: int = MOST_AVERAGED_DIGITS) -> tuple[str, str]:
-    """The same of an average; ``window`` goes behind every call.
+    """The same of an average.
 
     Beyond ``MOST_AVERAGED_DIGITS`` a sum may need more digits than there are: then DuckDB stops at it.
     """

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from parquetry.query.compile.spark_names import listed, named
-from parquetry.query.compile.typed import Refused, Typed, computed, convert, duck_type, literal, merged_type, widens
+from parquetry.query.compile.typed import (
+    Refused,
+    Typed,
+    computed,
+    convert,
+    duck_type,
+    left_to_spark,
+    literal,
+    merged_type,
+    widens,
+)
 from parquetry.workload.coercion import INTEGRAL, decimal, decimal_of, is_numeric
 from parquetry.workload.constants import Constant, Interval, fold, type_name_of
 
@@ -23,7 +33,7 @@ Compile = Callable[["ScopedExpressions", Any], Typed]
 
 def _only(e: exp.Expr, *args: str) -> None:
     if any(v for k, v in e.args.items() if k not in args):
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        raise left_to_spark(e)
 
 
 def _strings(x: ScopedExpressions, parts: list[exp.Expr]) -> list[Typed]:
@@ -194,7 +204,7 @@ def _date(x: ScopedExpressions, e: exp.Expr) -> Typed:
 def _extract(x: ScopedExpressions, e: exp.Extract) -> Typed:
     field = _FIELDS.get(e.this.name.upper())
     if field is None:
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        raise left_to_spark(e)
     t = _date(x, e.expression)
     name = named(f"extract({e.this.name} FROM {{}})", [t]) if e.this.name.isupper() else None
     return computed("int", f"CAST({field}({t.sql}) AS INTEGER)", name, [t])
@@ -226,7 +236,7 @@ def _days_later(x: ScopedExpressions, e: exp.TsOrDsAdd) -> Typed:
     if c is not None:
         return Typed(c.type, literal(c), None, constant=c)
     if e.args.get("unit") is not None and e.args["unit"].name.upper() != "DAY":
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        raise left_to_spark(e)
     t = _date(x, e.this)
     n = x.compile(e.expression)
     if n.type not in ("tinyint", "smallint", "int"):

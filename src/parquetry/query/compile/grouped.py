@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from parquetry.query.compile.aggregates import average_of, sum_of
+from parquetry.query.compile.aggregates import aggregate_name, aggregate_of, argument_of
+from parquetry.query.compile.clauses import direction, sort_key
 from parquetry.query.compile.expressions import Context, ScopedExpressions
 from parquetry.query.compile.scope import Scope
-from parquetry.query.compile.typed import Refused, Typed, computed, convert, literal, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, computed, convert, left_to_spark, literal, signless_zero
 from parquetry.workload.coercion import is_numeric
 from parquetry.workload.constants import fold
+from parquetry.workload.plain_select import NESTED_AGGREGATE, ungrouped
 
 _MOST_AVERAGED_DIGITS = 28  # up to here Spark's sum has ten digits more; what needs more than 38 stops the query
 _RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
@@ -65,12 +67,12 @@ class GroupExpressions(ScopedExpressions):
             return computed(found.type, signless_zero(found), found.name, [found])
         if not self.scope.owns(e):
             return found
-        raise Refused(f"column {e.name} is neither grouped nor aggregated")
+        raise Refused(ungrouped(e.name))
 
     def _grouping(self, e: exp.Expr) -> Typed:
         found = [self.rows.compile(x) for x in e.expressions] or list(self.groups.values())
         if any(t.sql not in self.groups for t in found) or (isinstance(e, exp.Grouping) and len(found) != 1):
-            raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+            raise left_to_spark(e)
         type_, kind = ("tinyint", "TINYINT") if isinstance(e, exp.Grouping) else ("bigint", "BIGINT")
         return computed(type_, f"CAST(grouping({', '.join(signless_zero(t) for t in found)}) AS {kind})", None, found)
 
@@ -98,59 +100,22 @@ def aggregate(e: exp.Expr, rows: ScopedExpressions, over: str) -> Typed:
     if isinstance(e, exp.Filter):
         condition = rows.boolean(e.expression.this)
         e, suffix = e.this, f" FILTER (WHERE {condition.sql}){over}"
-    if not isinstance(e, exp.AggFunc) or any(v for k, v in e.args.items() if k not in ("this", "big_int")):
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
-    argument, distinct = e.this, isinstance(e.this, exp.Distinct)
-    if isinstance(e, exp.Count) and (isinstance(argument, exp.Star) or _counts_rows(argument)):
-        return Typed("bigint", f"count(*){suffix}", None if suffix else "count(1)")
-    if distinct:
-        if over:
-            raise Refused("a window over DISTINCT values")
-        if isinstance(e, exp.Count) and len(argument.expressions) > 1:
-            return _count_tuples([rows.compile(x) for x in argument.expressions], suffix)
-        if len(argument.expressions) != 1:
-            raise Refused("DISTINCT over several columns")
-        argument = argument.expressions[0]
-    if has_aggregate(argument) and not over:
-        raise Refused("an aggregate inside an aggregate")
-    t = rows.compile(argument)
-    made = _aggregate(e, t, "DISTINCT " if distinct else "", suffix)
-    function = e.sql_name().lower()
-    certain = not suffix and t.name is not None and isinstance(e, exp.Count | exp.Sum | exp.Avg | exp.Min | exp.Max)
-    return computed(*made, f"{function}({'DISTINCT ' if distinct else ''}{t.name})" if certain else None, [t])
-
-
-def _aggregate(e: exp.AggFunc, t: Typed, word: str, suffix: str) -> tuple[str, str]:
-    match e:
-        case exp.Count():
-            return "bigint", f"count({word}{signless_zero(t) if word else t.sql}){suffix}"
-        case exp.Sum():
-            type_, text = sum_of(t, word)
-            return type_, _over(text, "sum", suffix)
-        case exp.Avg() if not word:
-            return average_of(t, suffix, _MOST_AVERAGED_DIGITS)
-        case exp.Min() | exp.Max() if t.type != "void":
-            function = "min" if isinstance(e, exp.Min) else "max"
-            return t.type, f"{function}({t.sql}){suffix}"
-    if type(e) in _SPREADS and not word and is_numeric(t.type):
-        return "double", f"{_SPREADS[type(e)]}({convert(t, 'double')}){suffix}"
-    raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
-
-
-def _over(text: str, function: str, suffix: str) -> str:
-    """The text of a sum with its window behind the call, inside the cast around it."""
-    if not suffix:
-        return text
-    head, call, rest = text.partition(f"{function}(")
-    depth, at = 1, 0
-    while depth:
-        depth += {"(": 1, ")": -1}.get(rest[at], 0)
-        at += 1
-    return f"{head}{call}{rest[:at]}{suffix}{rest[at:]}"
-
-
-def _counts_rows(argument: exp.Expr) -> bool:
-    return isinstance(argument, exp.Literal)
+    if not isinstance(e, exp.AggFunc):
+        raise left_to_spark(e)
+    if over and isinstance(e.this, exp.Distinct):
+        raise Refused("a window over DISTINCT values")
+    if isinstance(e, exp.Count) and isinstance(e.this, exp.Distinct) and len(e.this.expressions) > 1:
+        return _count_tuples([rows.compile(x) for x in e.this.expressions], suffix)
+    argument, word = argument_of(e)
+    if argument is not None and has_aggregate(argument) and not over:
+        raise Refused(NESTED_AGGREGATE)
+    t = None if argument is None else rows.compile(argument)
+    if t is not None and type(e) in _SPREADS:
+        if word or not is_numeric(t.type):
+            raise left_to_spark(e)
+        return computed("double", f"{_SPREADS[type(e)]}({convert(t, 'double')}){suffix}", None, [t])
+    made = aggregate_of(e, t, word, suffix, _MOST_AVERAGED_DIGITS)
+    return computed(*made, None if suffix else aggregate_name(e, t, word), [t] if t else [])
 
 
 def _count_tuples(found: list[Typed], suffix: str) -> Typed:
@@ -190,20 +155,17 @@ def window(e: exp.Window, inner: ScopedExpressions) -> Typed:
 
 
 def ordered(o: exp.Expr, compile_: Callable[[exp.Expr], Typed]) -> str:
-    if not isinstance(o, exp.Ordered) or o.args.get("with_fill"):
-        raise Refused("an order that is left to Spark")
-    direction = "DESC" if o.args.get("desc") else "ASC"
-    nulls = "FIRST" if o.args.get("nulls_first") else "LAST"
-    return f"{signless_zero(compile_(o.this))} {direction} NULLS {nulls}"
+    o = sort_key(o)
+    return f"{signless_zero(compile_(o.this))} {direction(o)}"
 
 
 def _shifted(e: exp.Expr, inner: ScopedExpressions, over: str) -> Typed:
     if any(v for k, v in e.args.items() if k not in ("this", "offset", "default")):
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        raise left_to_spark(e)
     t = inner.compile(e.this)
     by = fold(e.args["offset"]) if e.args.get("offset") is not None else None
     if e.args.get("default") is not None or (by is not None and (by.type != "int" or by.value is None)):
-        raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+        raise left_to_spark(e)
     word = "lag" if isinstance(e, exp.Lag) else "lead"
     return computed(t.type, f"{word}({t.sql}, {1 if by is None else int(by.value)}){over}", None, [t])
 

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from parquetry.model.schema import TableSchema
+from parquetry.query.compile.clauses import direction, known_type
 from parquetry.query.compile.expressions import ScopedExpressions
 from parquetry.query.compile.grouped import RowExpressions
-from parquetry.query.compile.partials import PARTIALS, MergedAggregates, Partial
+from parquetry.query.compile.partials import PARTIALS, MergedAggregates, Partial, final_sql
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.scope import Relation
-from parquetry.query.compile.select import SelectCompiler, limits
+from parquetry.query.compile.select import SelectCompiler
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
 from parquetry.query.compile.whole import Mention, QueryCompiler, WholeQuery
 from parquetry.storage.spark_text import quote
-from parquetry.workload.plain_select import NotPlain, SelectList
+from parquetry.workload.plain_select import NotPlain, ungrouped
 
 _WHOLE = (exp.Window, exp.Filter, exp.Grouping, exp.GroupingId)
 
@@ -112,17 +113,10 @@ class _PartsCompiler(SelectCompiler):
         self._hidden: list[Partial] = []
         _, self._groups_found, self._kinds = self._groups(plain)
         self._group_at = {sql: i for i, sql in enumerate(self._groups_found)}
-        groups = [Partial(f"g{i}", signless_zero(t), _known(t)) for i, t in enumerate(self._groups_found.values())]
-        items = self._final_items()
-        listed = ", ".join(f"{text} AS {quote(name)}" for text, name in zip(items, names, strict=True))
-        final = [f"SELECT {'DISTINCT ' if self.distinct else ''}{listed} FROM {PARTIALS}"]
-        if groups:
-            final.append("GROUP BY " + ", ".join(g.name for g in groups))
-        if having := self.node.args.get("having"):
-            final.append("HAVING " + self._final(self._without_aliases(having.this, prefer_output=False)))
-        if order := self.node.args.get("order"):
-            final.append("ORDER BY " + ", ".join(self._final_order(o) for o in order.expressions))
-        final += limits(self.node)
+        found = enumerate(self._groups_found.values())
+        groups = [Partial(f"g{i}", signless_zero(t), known_type(t.type)) for i, t in found]
+        items = [f"{text} AS {quote(name)}" for text, name in zip(self._final_items(), names, strict=True)]
+        final = final_sql(self.node, items, groups, self._final_having, self._final_order)
         columns = (*groups, *self._aggregates.sums, *self._hidden)
         listed = ", ".join(f'{c.sql} AS "{c.name}"' for c in columns)
         statement = [f"SELECT {listed or '1 AS one'} FROM {self.relation.sql}", where]
@@ -130,7 +124,7 @@ class _PartsCompiler(SelectCompiler):
             statement.append("GROUP BY " + ", ".join(g.sql for g in groups))
         if not columns:
             raise Refused("it gives constants only")
-        return " ".join(filter(None, statement)), columns, " ".join(final)
+        return " ".join(filter(None, statement)), columns, final
 
     def _final_items(self) -> list[str]:
         if self.aggregated:
@@ -139,24 +133,19 @@ class _PartsCompiler(SelectCompiler):
 
     def _hide(self, t: Typed) -> str:
         """The workers' column with this value."""
-        self._hidden.append(Partial(f"c{len(self._hidden)}", t.sql, _known(t)))
+        self._hidden.append(Partial(f"c{len(self._hidden)}", t.sql, known_type(t.type)))
         return self._hidden[-1].name
 
-    def _final_order(self, o: exp.Expr) -> str:
-        if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
-            raise Refused("it orders by ALL")
-        at = SelectList(self.items).place(o.this)
-        if at is not None:
-            by = str(at + 1)
-        else:
-            e = self._without_aliases(o.this, prefer_output=True)
-            if not e.find(exp.Column, exp.AggFunc):
-                raise Refused("it orders by a constant")
-            if self.distinct:
-                raise Refused("it orders DISTINCT rows by something that has no name")
-            by = self._final(e) if self.aggregated else self._hide(self._rows.compile(e))
-        nulls = "FIRST" if o.args.get("nulls_first") else "LAST"
-        return f"{by} {'DESC' if o.args.get('desc') else 'ASC'} NULLS {nulls}"
+    def _final_having(self, e: exp.Expr) -> str:
+        return self._final(self._without_aliases(e, prefer_output=False))
+
+    def _final_order(self, o: exp.Ordered) -> str:
+        by = self._sorted_by(o)
+        if isinstance(by, int):
+            return f"{by + 1} {direction(o)}"
+        if self.distinct:
+            raise Refused("it orders DISTINCT rows by something that has no name")
+        return f"{self._final(by) if self.aggregated else self._hide(self._rows.compile(by))} {direction(o)}"
 
     def _final(self, e: exp.Expr) -> str:
         """Spark text in which groups and aggregates are taken from the workers' columns."""
@@ -172,13 +161,7 @@ class _PartsCompiler(SelectCompiler):
                 if at is not None:
                     return exp.column(f"g{at}")
                 if isinstance(node, exp.Column):
-                    raise Refused(f"column {node.name} is neither grouped nor aggregated")
+                    raise Refused(ungrouped(node.name))
             return node
 
         return e.copy().transform(replaced).sql(dialect="spark")
-
-
-def _known(t: Typed) -> str:
-    if t.type == "void":
-        raise Refused("a column of NULL without a type")
-    return t.type

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from parquetry.model.schema import TableSchema
-from parquetry.query.compile.aggregates import normal, sum_of
+from parquetry.query.compile.aggregates import sum_of
+from parquetry.query.compile.clauses import direction, is_distinct, limits, sort_key
 from parquetry.query.compile.plain_select import LocalPlan, Planner, Refusal
-from parquetry.query.compile.typed import Refused, Typed, signless_zero
+from parquetry.query.compile.typed import Refused, Typed, left_to_spark, signless_zero
 from parquetry.storage.spark_text import quote
-from parquetry.workload.coercion import MAX_PRECISION, decimal, decimal_of, is_numeric
+from parquetry.workload.coercion import MAX_PRECISION, decimal, decimal_of
 from parquetry.workload.plain_select import NotPlain
 
 PARTIALS = "__partials"
@@ -66,6 +67,24 @@ def plan_in_parts(
         return Refusal(str(e))
 
 
+def final_sql(
+    select: exp.Select,
+    items: Sequence[str],
+    groups: Sequence[Partial],
+    having: Callable[[exp.Expr], str],
+    sort: Callable[[exp.Ordered], str],
+) -> str:
+    """Spark's statement over the workers' rows together; ``having`` and ``sort`` give its expressions."""
+    parts = [f"SELECT {'DISTINCT ' if is_distinct(select) else ''}{', '.join(items)} FROM {PARTIALS}"]
+    if groups:
+        parts.append("GROUP BY " + ", ".join(g.name for g in groups))
+    if condition := select.args.get("having"):
+        parts.append("HAVING " + having(condition.this))
+    if order := select.args.get("order"):
+        parts.append("ORDER BY " + ", ".join(sort(sort_key(o)) for o in order.expressions))
+    return " ".join([*parts, *limits(select)])
+
+
 @dataclass
 class MergedAggregates:
     """Aggregates of at most ``rows`` rows as Spark text over what workers aggregate; ``sums`` are the workers' columns.
@@ -93,7 +112,7 @@ class MergedAggregates:
             case exp.Avg():
                 text = self._average(e, t)
             case _:
-                raise Refused(f"{e.sql('spark')[:60]} is left to Spark")
+                raise left_to_spark(e)
         return exp.maybe_parse(text, dialect="spark")
 
     def _whole_sum(self, t: Typed) -> str:
@@ -105,8 +124,6 @@ class MergedAggregates:
         count = f"nullif(sum({self._count(e.this)}), 0L)"
         digits = decimal_of(t.type)
         if digits is None:
-            if not is_numeric(t.type):
-                raise Refused(f"an average of {t.type}")
             return f"(sum({self._sum(f'sum(CAST({t.sql} AS DOUBLE))', 'double')}) / {count})"
         precision, scale = digits
         # Spark rounds the quotient once more than avg does. That changes nothing while the quotient keeps enough
@@ -143,31 +160,20 @@ class _Parts:
             t = compile_(g)
             groups.append(Partial(f"g{i}", signless_zero(t), t.type))
         self._aggregates = MergedAggregates(compile_, self.rows)
-        self._group_at = {normal(g): i for i, g in reversed(list(enumerate(self.planner.groups)))}
+        self._group_at = {self.planner.same(g): i for i, g in reversed(list(enumerate(self.planner.groups)))}
         named = zip(self.planner.items, self.local.schema.names, strict=True)
         items = [f"{self._final(e)} AS {quote(name)}" for (_, e), name in named]
-        distinct = "DISTINCT " if self.local.distinct else ""
-        parts = [f"SELECT {distinct}{', '.join(items)} FROM {PARTIALS}"]
-        if groups:
-            parts.append("GROUP BY " + ", ".join(g.name for g in groups))
-        if having := query.args.get("having"):
-            parts.append("HAVING " + self._final(self.planner.without_aliases(having.this, prefer_output=False)))
-        if order := query.args.get("order"):
-            parts.append("ORDER BY " + ", ".join(self._ordered(o) for o in order.expressions))
-        if self.local.limit is not None:
-            parts.append(f"LIMIT {self.local.limit}")
-        if self.local.offset:
-            parts.append(f"OFFSET {self.local.offset}")
-        return PartialPlan(tuple(groups), tuple(self._aggregates.sums), " ".join(parts))
+        final = final_sql(query, items, groups, self._having, self._sorted)
+        return PartialPlan(tuple(groups), tuple(self._aggregates.sums), final)
 
-    def _ordered(self, o: exp.Ordered) -> str:
-        e = self.planner.ordered_by(o.this)
-        direction = "DESC" if o.args.get("desc") else "ASC"
+    def _having(self, e: exp.Expr) -> str:
+        return self._final(self.planner.without_aliases(e, prefer_output=False))
+
+    def _sorted(self, o: exp.Ordered) -> str:
+        e, same = self.planner.ordered_by(o.this), self.planner.same
         # By its place where it is selected: behind DISTINCT Spark knows nothing else.
-        selected = [str(i) for i, (_, item) in enumerate(self.planner.items, 1) if normal(item) == normal(e)]
-        return (
-            f"{(selected or [self._final(e)])[0]} {direction} NULLS {'FIRST' if o.args.get('nulls_first') else 'LAST'}"
-        )
+        selected = [str(i) for i, (_, item) in enumerate(self.planner.items, 1) if same(item) == same(e)]
+        return f"{(selected or [self._final(e)])[0]} {direction(o)}"
 
     def _final(self, e: exp.Expr) -> str:
         """Spark text in which groups and aggregates are taken from the workers' columns."""
@@ -175,7 +181,7 @@ class _Parts:
         def replaced(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.AggFunc):
                 return self._aggregates.merged(node)
-            if isinstance(node, exp.Condition) and (i := self._group_at.get(normal(node))) is not None:
+            if isinstance(node, exp.Condition) and (i := self._group_at.get(self.planner.same(node))) is not None:
                 return exp.column(f"g{i}")
             return node
 

@@ -17,6 +17,7 @@ from parquetry.query.compile.typed import (
     computed,
     convert,
     duck_type,
+    left_to_spark,
     literal,
     merged_type,
     quote,
@@ -38,6 +39,7 @@ from parquetry.workload.coercion import (
     is_numeric,
 )
 from parquetry.workload.constants import cast_constant, fold, type_name_of
+from parquetry.workload.plain_select import not_a_column
 from parquetry.workload.predicates import COMPARISONS
 
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -87,7 +89,7 @@ class Expressions:
         if e is None:
             raise Refused("an argument is missing")
         if any(v for k, v in e.args.items() if k not in _READ_ARGS):
-            raise Refused(f"{_shown(e)} is left to Spark")
+            raise left_to_spark(e)
         match e:
             case exp.Paren():
                 return self.compile(e.this)
@@ -132,14 +134,14 @@ class Expressions:
                 return self._folded(e)
             case exp.Year() | exp.Month() | exp.Day() | exp.DayOfMonth():
                 return self._date_part(e)
-        raise Refused(f"{_shown(e)} is left to Spark")
+        raise left_to_spark(e)
 
     # -- leaves -----------------------------------------------------------------------------------
 
     def column(self, e: exp.Column) -> Typed:
         foreign = e.table and e.table.lower() != self.source.name.lower()
         if len(e.parts) > 2 or foreign or isinstance(e.this, exp.Star):
-            raise Refused(f"{_shown(e)} is not a plain column")
+            raise Refused(not_a_column(e))
         found = self.columns.get(e.name.lower())
         if found is None and not e.table and e.name.lower() in self.other_names:
             raise Refused(f"{e.name} stands for another expression")
@@ -158,7 +160,7 @@ class Expressions:
     def _folded(self, e: exp.Expr) -> Typed:
         c = fold(e)
         if c is None:
-            raise Refused(f"{_shown(e)} is left to Spark")
+            raise left_to_spark(e)
         return Typed(c.type, literal(c), None, constant=c)
 
     # -- conditions -------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ class Expressions:
         if isinstance(e.expression, exp.Boolean) and t.type == "boolean":
             word = "TRUE" if e.expression.this else "FALSE"
             return computed("boolean", f"({t.sql} IS NOT DISTINCT FROM {word})", None, [t])
-        raise Refused(f"{_shown(e)} is left to Spark")
+        raise left_to_spark(e)
 
     def _like(self, e: exp.Like) -> Typed:
         t, pattern = self.compile(e.this), self.compile(e.expression)
@@ -323,7 +325,7 @@ class Expressions:
     def _cast(self, e: exp.Cast) -> Typed:
         target = type_name_of(e.args["to"])
         if target is None:
-            raise Refused(f"{_shown(e)} is left to Spark")
+            raise left_to_spark(e)
         c = fold(e)
         if c is not None:
             return Typed(c.type, literal(c), None, constant=c)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,11 +11,24 @@ from sqlglot import exp
 from parquetry.errors import UnknownColumn
 from parquetry.model.distinct import SKETCH
 from parquetry.model.schema import TableSchema
-from parquetry.model.types import arrow_type
-from parquetry.query.compile.aggregates import AggregateCall, GroupedExpressions, normal
+from parquetry.query.compile.aggregates import AggregateCall, GroupedExpressions
+from parquetry.query.compile.clauses import (
+    answer_schema,
+    direction,
+    is_distinct,
+    items_of,
+    named_after,
+    not_constant,
+    row_count,
+    sort_key,
+    sorts_selected,
+    tells_names,
+    without_aliases,
+)
 from parquetry.query.compile.plain_expressions import Expressions, RowSource
 from parquetry.query.compile.typed import Refused, Typed, quote, signless_zero
-from parquetry.workload.plain_select import NotPlain, SelectList, as_select, groups_in, tables_in
+from parquetry.views.normalize import key_of
+from parquetry.workload.plain_select import Item, NotPlain, SelectList, as_select, groups_in, tables_in
 
 _ROWS = "__rows"  # the source's alias; no column of a table may start with two underscores
 _READ_ARGS = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "kind"}
@@ -141,10 +154,9 @@ class Planner:
         ((source, _),) = tables_in(query)
         self.query, self.schema = query, schema
         self.name = source.alias or source.name
-        # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
-        self.named = sql.count("+") == len(list(query.find_all(exp.Add))) if "+" in sql else True
+        self.named = tells_names(query, sql)
         self.sql = sql
-        self.items = self._items()
+        self.items = items_of(query, self._star)
         self.list = SelectList(self.items)
         args = query.args
         self.aggregated = (
@@ -152,7 +164,7 @@ class Planner:
             or args.get("having") is not None
             or any(i.find(exp.AggFunc) for i in (*query.expressions, *([args["order"]] if args.get("order") else [])))
         )
-        self.groups = groups_in(query, self.items, lambda c: bool(c.table) or c.name.lower() in self.known)
+        self.groups = groups_in(query, self.items, self._is_column)
         aliases = tuple(a for a, _ in self.items if a is not None)
         rows = RowSource(schema, self.name, quote(_ROWS) + ".", sql, aliases)
         self.stored = self.stored_schema()
@@ -172,29 +184,23 @@ class Planner:
 
     def plan(self) -> LocalPlan:
         query = self.query
-        distinct = query.args.get("distinct")
-        if distinct is not None and distinct.args.get("on"):
-            raise Refused("it has DISTINCT ON")
+        distinct = is_distinct(query)
         outputs = [self.expressions.compile(e) for _, e in self.items]
-        names = [self._name(i, t) for i, t in enumerate(outputs)]
-        for t in outputs:
-            if t.type == "void":
-                raise Refused("a column of NULL without a type")
+        schema = answer_schema((self._name(i, t), t.type) for i, t in enumerate(outputs))
         where = self._where()
         groups = [self.rows.compile(g) for g in self.groups]
         having = query.args.get("having")
         condition = self.expressions.boolean(self.without_aliases(having.this, prefer_output=False)) if having else None
-        order, sorted_by = self._order(outputs, distinct is not None)
+        order, sorted_by = self._order(distinct)
         used = frozenset().union(
             *(t.columns for t in (*outputs, *groups, *sorted_by, *([condition] if condition else []))),
             *(c.columns for c in where),
         )
         key = frozenset(self.stored.key)
-        plain = distinct is None
         return LocalPlan(
             columns=tuple(c for c in self.stored.names if c in used),
-            schema=pa.schema([pa.field(n, arrow_type(t.type)) for n, t in zip(names, outputs, strict=True)]),
-            outputs=tuple(t.sql if plain else signless_zero(t) for t in outputs),
+            schema=schema,
+            outputs=tuple(signless_zero(t) if distinct else t.sql for t in outputs),
             where=where,
             groups=tuple(signless_zero(g) for g in groups),
             group_columns=frozenset().union(*(g.columns for g in groups)),
@@ -202,45 +208,28 @@ class Planner:
             aggregated=self.aggregated,
             having=condition.sql if condition else None,
             order=order,
-            limit=self._count("limit"),
-            offset=self._count("offset") or 0,
-            distinct=not plain,
+            limit=row_count(query, "limit"),
+            offset=row_count(query, "offset") or 0,
+            distinct=distinct,
             filters_values=any(not c.columns <= key for c in where),
         )
 
-    def _items(self) -> list[tuple[str | None, exp.Expr]]:
-        """The SELECT list as (alias, expression), with * written out."""
-        items: list[tuple[str | None, exp.Expr]] = []
-        for e in self.query.expressions:
-            inner = e.unalias()
-            star = inner.this if isinstance(inner, exp.Column) else inner
-            if isinstance(star, exp.Star):
-                qualifier = inner.table.lower() if isinstance(inner, exp.Column) else ""
-                if any(star.args.values()) or qualifier not in ("", self.name.lower()):
-                    raise Refused("it has a star with exceptions")
-                items += [(None, exp.column(exp.to_identifier(n, quoted=True))) for n in self.schema.names]
-            elif isinstance(e, exp.Alias):
-                items.append((e.alias, inner))
-            else:
-                items.append((None, e))
-        return items
+    def _star(self, qualifier: str) -> list[Item[exp.Expr]]:
+        foreign = None if qualifier.lower() in ("", self.name.lower()) else qualifier
+        return [(None, exp.column(exp.to_identifier(n, quoted=True), table=foreign)) for n in self.schema.names]
 
     def written(self, e: exp.Column) -> str:
         """A column's name as the query spells it."""
         return e.name
 
-    def _name(self, i: int, t: Typed) -> str:
+    def _name(self, i: int, t: Typed) -> str | None:
         alias, e = self.items[i]
-        e = e.unnest()
-        while isinstance(e, exp.Cast) and isinstance(e.this.unnest(), exp.Column | exp.Cast):
-            e = e.this.unnest()  # Spark names a cast column after the column
         if alias is not None:
             return alias
-        if isinstance(e, exp.Column):
-            return self.written(e)
-        if t.name is None or not self.named:
-            raise Refused(f"Spark's name for the column {e.sql('spark')[:60]} is not certain; give it an alias")
-        return t.name
+        column = named_after(e)
+        if column is not None:
+            return self.written(column)
+        return t.name if self.named else None
 
     def _where(self) -> tuple[Conjunct, ...]:
         where = self.query.args.get("where")
@@ -265,45 +254,22 @@ class Planner:
 
     def without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
         """``e`` with names of the SELECT list replaced by what they stand for."""
+        return without_aliases(e, self.list.meant_by, self._is_column, prefer_output=prefer_output)
 
-        def replaced(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Column) and not node.table:
-                aliased = self.list.meant_by(node)
-                if aliased is None:
-                    return node
-                twofold = node.name.lower() in self.known and normal(aliased) != normal(node)
-                if twofold and not prefer_output:
-                    raise Refused(f"the name {node.name} is both a column and an alias")
-                return exp.Paren(this=aliased.copy())
-            return node
+    def _is_column(self, e: exp.Column) -> bool:
+        return bool(e.table) or e.name.lower() in self.known
 
-        return e.transform(replaced)
+    def same(self, e: exp.Expr) -> Hashable:
+        """Equal for expressions that mean the same."""
+        return key_of(e, self.name.lower())
 
-    def _order(self, outputs: Sequence[Typed], distinct: bool) -> tuple[tuple[str, ...], list[Typed]]:
+    def _order(self, distinct: bool) -> tuple[tuple[str, ...], list[Typed]]:
         order = self.query.args.get("order")
         texts, sorted_by = [], []
-        for o in order.expressions if order is not None else []:
-            if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
-                raise Refused("it orders by ALL")
-            e = self.ordered_by(o.this)
-            if not e.find(exp.Column, exp.AggFunc):
-                raise Refused("it orders by a constant")
-            if distinct and all(normal(e) != normal(item) for _, item in self.items):
-                raise Refused("it orders DISTINCT rows by something that is not selected")
+        for o in map(sort_key, order.expressions if order is not None else []):
+            e = not_constant(self.ordered_by(o.this))
+            sorts_selected(any(self.same(e) == self.same(item) for _, item in self.items), distinct)
             t = self.expressions.compile(e)
-            direction = "DESC" if o.args.get("desc") else "ASC"
-            nulls = "FIRST" if o.args.get("nulls_first") else "LAST"
-            texts.append(f"{signless_zero(t)} {direction} NULLS {nulls}")
+            texts.append(f"{signless_zero(t)} {direction(o)}")
             sorted_by.append(t)
         return tuple(texts), sorted_by
-
-    def _count(self, clause: str) -> int | None:
-        node = self.query.args.get(clause)
-        if node is None:
-            return None
-        e = node.expression
-        if not (isinstance(node, exp.Limit | exp.Offset) and isinstance(e, exp.Literal) and e.this.isdigit()):
-            raise Refused(f"{clause.upper()} is not a plain number")
-        if any(v for k, v in node.args.items() if k != "expression"):
-            raise Refused(f"{clause.upper()} has options")
-        return int(e.this)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from parquetry.query.compile.typed import Refused
+from parquetry.workload.plain_select import not_a_column
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Scope:
     def find(self, column: exp.Column) -> Field:
         """The column that is meant; raises Refused where that is not certain, or unknown: Spark will tell."""
         if len(column.parts) > 2 or isinstance(column.this, exp.Star):
-            raise Refused(f"{column.sql('spark')[:60]} is not a plain column")
+            raise Refused(not_a_column(column))
         found = self._own(column.table.lower(), column.name.lower())
         if found is None and not column.table and column.name.lower() in self.aliases:
             raise Refused(f"{column.name} stands for another expression of the SELECT list")

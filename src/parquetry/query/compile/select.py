@@ -7,17 +7,26 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from parquetry.query.compile.clauses import (
+    direction,
+    is_distinct,
+    items_of,
+    limits,
+    named_after,
+    not_constant,
+    sort_key,
+    sorts_selected,
+    without_aliases,
+)
 from parquetry.query.compile.expressions import Context, Rows, ScopedExpressions
 from parquetry.query.compile.grouped import GroupExpressions, RowExpressions, has_aggregate
 from parquetry.query.compile.scope import Field, Relation, Scope
 from parquetry.query.compile.typed import Refused, Typed, signless_zero
-from parquetry.workload.plain_select import SelectList
+from parquetry.workload.plain_select import Item, SelectList
 
 _SETS = re.compile(r"^GROUP BY (.*, )?(ROLLUP|CUBE|GROUPING SETS) \(", re.S)
 _READ_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct"}
 _READ_ARGS |= {"with_", "kind"}
-
-Item = tuple[str | None, exp.Expr | Field]
 
 
 class SelectCompiler:
@@ -27,14 +36,11 @@ class SelectCompiler:
         unread = sorted(k for k, v in node.args.items() if v and k not in _READ_ARGS)
         if unread:
             raise Refused(f"it has {unread[0].strip('_').upper()}")
-        distinct = node.args.get("distinct")
-        if distinct is not None and distinct.args.get("on"):
-            raise Refused("it has DISTINCT ON")
         self.node, self.relation, self.context = node, relation, context
-        self.distinct = distinct is not None
+        self.distinct = is_distinct(node)
         aliases = frozenset(e.alias.lower() for e in node.expressions if isinstance(e, exp.Alias))
         self.scope = Scope(relation, parent, aliases)
-        self.items = self._items()
+        self.items = items_of(node, self._star)
         args = node.args
         self.aggregated = (
             args.get("group") is not None
@@ -68,7 +74,7 @@ class SelectCompiler:
         parts += [f"HAVING {' AND '.join(conditions)}"] if conditions else []
         if order := args.get("order"):
             parts.append(
-                "ORDER BY " + ", ".join(self._ordered(o, outputs, texts, expressions) for o in order.expressions)
+                "ORDER BY " + ", ".join(self._sorted(o, outputs, texts, expressions) for o in order.expressions)
             )
         parts += limits(self.node)
         fields = [Field(self._name(i, t), t.type, f"c{i}") for i, t in enumerate(outputs)]
@@ -79,23 +85,8 @@ class SelectCompiler:
             raise Refused("a correlated subquery with groups or a limit")
         return Rows(" ".join(parts), tuple(fields), self.scope.correlated, one_row)
 
-    def _items(self) -> list[Item]:
-        items: list[Item] = []
-        for e in self.node.expressions:
-            inner = e.unalias()
-            star = inner.this if isinstance(inner, exp.Column) else inner
-            if isinstance(star, exp.Star):
-                if any(star.args.values()):
-                    raise Refused("it has a star with exceptions")
-                qualifier = inner.table if isinstance(inner, exp.Column) else ""
-                items += [(f.name, f) for f in self.scope.star(qualifier)]
-            elif isinstance(e, exp.Alias):
-                items.append((e.alias, inner))
-            elif isinstance(e, exp.Aliases):
-                raise Refused("it names several columns of one expression")
-            else:
-                items.append((None, e))
-        return items
+    def _star(self, qualifier: str) -> list[Item[Field]]:
+        return [(f.name, f) for f in self.scope.star(qualifier)]
 
     def _output(self, e: exp.Expr | Field, expressions: ScopedExpressions) -> Typed:
         if isinstance(e, Field):
@@ -109,11 +100,9 @@ class SelectCompiler:
         alias, e = self.items[i]
         if alias is not None or isinstance(e, Field):
             return alias
-        e = e.unnest()
-        while isinstance(e, exp.Cast) and isinstance(e.this.unnest(), exp.Column | exp.Cast):
-            e = e.this.unnest()  # Spark names a cast column after the column
-        if isinstance(e, exp.Column):
-            return e.name
+        column = named_after(e)
+        if column is not None:
+            return column.name
         return t.name if self.context.named else None
 
     def _where(self, plain: ScopedExpressions) -> str:
@@ -170,45 +159,25 @@ class SelectCompiler:
         return found if isinstance(found, exp.Expr) else None
 
     def _without_aliases(self, e: exp.Expr, *, prefer_output: bool) -> exp.Expr:
-        """``e`` with names of the SELECT list replaced by what they stand for."""
+        return without_aliases(e, self._meant_by, self.scope.owns, prefer_output=prefer_output)
 
-        def replaced(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Query) and node is not e:
-                return node
-            if isinstance(node, exp.Column) and not node.table:
-                aliased = self._meant_by(node)
-                if aliased is None or aliased == node:
-                    return node
-                same = isinstance(aliased, exp.Column) and aliased.name.lower() == node.name.lower()
-                if self.scope.owns(node) and not same and not prefer_output:
-                    raise Refused(f"the name {node.name} is both a column and an alias")
-                return exp.Paren(this=aliased.copy())
-            return node
-
-        return e.transform(replaced)
-
-    def _ordered(self, o: exp.Expr, outputs: list[Typed], texts: list[str], expressions: ScopedExpressions) -> str:
-        if not isinstance(o, exp.Ordered) or o.args.get("with_fill") or isinstance(o.this, exp.Var):
-            raise Refused("it orders by ALL")
+    def _sorted_by(self, o: exp.Ordered) -> int | exp.Expr:
+        """The place in the SELECT list that ORDER BY means, or an expression over outputs and columns."""
         at = SelectList(self.items).place(o.this)
-        if at is None:
-            e = self._without_aliases(o.this, prefer_output=True)
-            if not e.find(exp.Column, exp.AggFunc):
-                raise Refused("it orders by a constant")
-            t = expressions.compile(e)
-            own = signless_zero(t) if self.distinct else t.sql
-            at = texts.index(own) if own in texts else None
-            if at is None:
-                if self.distinct:
-                    raise Refused("it orders DISTINCT rows by something that is not selected")
-                return f"{signless_zero(t)} {_direction(o)}"
-        selected = outputs[at]
-        by = f"c{at}" if self.distinct or selected.type not in ("float", "double") else signless_zero(selected)
-        return f"{by} {_direction(o)}"
+        return not_constant(self._without_aliases(o.this, prefer_output=True)) if at is None else at
 
-
-def _direction(o: exp.Ordered) -> str:
-    return f"{'DESC' if o.args.get('desc') else 'ASC'} NULLS {'FIRST' if o.args.get('nulls_first') else 'LAST'}"
+    def _sorted(self, o: exp.Expr, outputs: list[Typed], texts: list[str], expressions: ScopedExpressions) -> str:
+        o = sort_key(o)
+        by = self._sorted_by(o)
+        if isinstance(by, exp.Expr):
+            t = expressions.compile(by)
+            text = signless_zero(t) if self.distinct else t.sql
+            sorts_selected(text in texts, self.distinct)
+            if text not in texts:
+                return f"{signless_zero(t)} {direction(o)}"
+            by = texts.index(text)
+        floats = outputs[by].type in ("float", "double") and not self.distinct
+        return f"{signless_zero(outputs[by]) if floats else f'c{by}'} {direction(o)}"
 
 
 def _grouping_text(e: exp.Expr, one: Callable[[exp.Expr], str]) -> str:
@@ -230,19 +199,3 @@ def _set_text(e: exp.Expr, one: Callable[[exp.Expr], str]) -> str:
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
             raise Refused("grouping sets inside grouping sets")
     return one(e)
-
-
-def limits(node: exp.Expr) -> list[str]:
-    """LIMIT and OFFSET, of plain numbers."""
-    parts = []
-    for clause in ("limit", "offset"):
-        found = node.args.get(clause)
-        if found is None:
-            continue
-        e = found.expression
-        if not (isinstance(found, exp.Limit | exp.Offset) and isinstance(e, exp.Literal) and e.this.isdigit()):
-            raise Refused(f"{clause.upper()} is not a plain number")
-        if any(v for k, v in found.args.items() if k != "expression"):
-            raise Refused(f"{clause.upper()} has options")
-        parts.append(f"{clause.upper()} {int(e.this)}")
-    return parts

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
+from sqlglot import exp
+
 from parquetry.workload.coercion import INTEGRAL, as_decimal, common_type, decimal, decimal_of, is_numeric
 from parquetry.workload.constants import Constant, cast_constant, decimal_digits
 from parquetry.workload.plain_select import NotPlain
@@ -32,6 +34,10 @@ _EXACT_DOUBLE_DIGITS = 15
 
 class Refused(NotPlain):
     """This expression is left to Spark; the message is the reason."""
+
+
+def left_to_spark(e: exp.Expr) -> Refused:
+    return Refused(f"{e.sql('spark')[:60]} is left to Spark")
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,16 @@ from sqlglot import exp
 
 from parquetry.model.schema import TableSchema
 from parquetry.model.types import arrow_type, is_nested
+from parquetry.query.compile.clauses import answer_schema, limits, tells_names
 from parquetry.query.compile.decimals import brought_to, wider_type
 from parquetry.query.compile.expressions import Rows, ScopedExpressions
+from parquetry.query.compile.grouped import ordered
 from parquetry.query.compile.joins import joined
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.scope import Field, Relation, Scope, renamed
-from parquetry.query.compile.select import SelectCompiler, limits
+from parquetry.query.compile.select import SelectCompiler
 from parquetry.query.compile.typed import Refused, Typed, convert, merged_type, quote, signless_zero
-from parquetry.workload.plain_select import NotPlain
+from parquetry.workload.plain_select import NotPlain, SelectList, check_table
 
 _MOST_NESTED = 40
 
@@ -68,18 +70,12 @@ class _Cte:
 def compile_query(query: exp.Query, tables: Mapping[str, TableSchema], text: str) -> WholeQuery | Refusal:
     """The statement of a query, or the first reason why only Spark can answer it."""
     compiler = QueryCompiler({n.lower(): (n, s) for n, s in tables.items()}, text)
-    # The parser drops a plus sign before an expression, which Spark keeps in the column's name.
-    compiler.named = text.count("+") == len(list(query.find_all(exp.Add))) if "+" in text else True
+    compiler.named = tells_names(query, text)
     try:
         rows = compiler.query(query, {}, None)
-        for i, f in enumerate(rows.fields, 1):
-            if f.type == "void":
-                raise Refused("a column of NULL without a type")
-            if f.name is None:
-                raise Refused(f"Spark's name for column {i} is not certain; give it an alias")
+        schema = answer_schema((f.name, f.type) for f in rows.fields)
     except NotPlain as e:
         return Refusal(str(e))
-    schema = pa.schema([pa.field(f.name, arrow_type(f.type)) for f in rows.fields])
     return WholeQuery(compiler.with_ctes(rows.sql), schema, compiler.mentions())
 
 
@@ -182,18 +178,12 @@ class QueryCompiler:
         return Rows(text, fields)
 
     def _ordered(self, o: exp.Expr, fields: tuple[Field, ...]) -> str:
-        from parquetry.query.compile.grouped import ordered
-
-        scope = Scope(Relation("", fields))
-        expressions = ScopedExpressions(scope, self)
+        expressions = ScopedExpressions(Scope(Relation("", fields)), self)
+        selected = SelectList([(None, f) for f in fields])
 
         def compile_(e: exp.Expr) -> Typed:
-            if isinstance(e, exp.Literal) and not e.is_string and e.this.isdigit():
-                if not 1 <= int(e.this) <= len(fields):
-                    raise Refused(f"position {e.this} is not in the SELECT list")
-                f = fields[int(e.this) - 1]
-                return Typed(f.type, f.sql, f.name)
-            return expressions.compile(e)
+            f = selected.meant_by(e)
+            return expressions.compile(e) if f is None else Typed(f.type, f.sql, f.name)
 
         return ordered(o, compile_)
 
@@ -212,8 +202,7 @@ class QueryCompiler:
         names = [i.name for i in alias.args.get("columns") or []] if alias is not None else []
         match node:
             case exp.Table() if isinstance(node.this, exp.Identifier):
-                if any(v for k, v in node.args.items() if k not in ("this", "alias", "db", "catalog")):
-                    raise Refused("it reads something other than a plain table")
+                check_table(node)
                 return self._table(node, env, names)
             case exp.Subquery() if isinstance(node.this, exp.Query):
                 if any(v for k, v in node.args.items() if k not in ("this", "alias", "with_")):

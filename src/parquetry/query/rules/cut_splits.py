@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parquetry.errors import QueryError
 from parquetry.layouts.pruning.features import opaque_conditions
 from parquetry.layouts.pruning.known_layouts import known_layouts
 from parquetry.layouts.pruning.prune import Mask
@@ -26,6 +25,7 @@ from parquetry.query.rules.choose_executor import (
     WORKER_FLOOR_S,
     spark_cores,
 )
+from parquetry.query.rules.worker_refusals import too_small, workers_refuse
 from parquetry.splits.assignment import assign, assign_by_delta
 from parquetry.splits.cut import Precision, Split, cut_into_splits
 from parquetry.splits.delta_index import DeltaIndex
@@ -33,7 +33,6 @@ from parquetry.splits.other_orders import KeyOrder, Others, keys_in_order, main_
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 from parquetry.splits.shorten_key import shorten_columns
-from parquetry.storage.scan.duck import ROW_NUMBER
 from parquetry.storage.scan.scan import layout_of
 from parquetry.storage.snapshot_index import SnapshotIndex
 
@@ -47,8 +46,6 @@ def _apply(plan: Plan) -> Plan:
     """Adds how the query is cut, if Spark runs it."""
     if plan.executor != "spark":
         return plan
-    if plan.splits is not None and plan.splits < 1:
-        raise QueryError(f"the number of splits must be at least 1, not {plan.splits}")
     started = time.perf_counter()
     parts, asked = _parts(plan), plan.splits
     if isinstance(parts, Refusal):
@@ -108,12 +105,10 @@ def _parts(plan: Plan) -> PartialPlan | None | Refusal:
         return Refusal("there is nothing to read")
     if t.state.view is not None:
         return Refusal("it reads a view")
-    if not plan.store.local:
-        return Refusal("workers read local storage roots only")
-    if ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
-        return Refusal(f"a column is called {ROW_NUMBER}, which workers call the number of a row in its file")
+    if refused := workers_refuse(plan):
+        return refused
     if asked is None and not _pays(plan):
-        return Refusal(f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers")
+        return too_small(plan)
     if unsplittable := _unroutable(t):
         return Refusal(unsplittable)
     parts = plan_in_parts(plan.bound.tree, plan.bound.sql, t.state.name, t.state.readable, local, t.rows)

@@ -19,7 +19,7 @@ from parquetry.query.compile.alignment import Alignment
 from parquetry.query.compile.join_parts import JoinParts
 from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.compile.whole import Mention
-from parquetry.query.planning.join_plan import JoinPlan, JoinSource, Role
+from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.plan import Plan, TablePlan
 from parquetry.splits.assignment import SplitTask, assign, assign_by_delta
 from parquetry.splits.cut import Precision, Split
@@ -100,24 +100,13 @@ def co_range(d: Dealing) -> JoinPlan | Refusal:
         if why := _not_in_order(t, column):
             refused.append(f"{first.table} {why}")
             continue
-        kind = t.state.schema.column(column).arrow
-        others = {}
-        for node, name in d.alignment.aligned(anchor, column).items():
-            m = d.nodes.get(node)
-            if m is None or m is first:
-                continue
-            if why := _not_in_order(d.table(m), name):
-                refused.append(f"{m.table} {why}")
-            elif d.table(m).state.schema.column(name).arrow != kind:
-                refused.append(f"{m.table}.{name} has another type than {first.table}.{column}")
-            else:
-                others[m.number] = m
+        others = [m for m, _ in _aligned(d, anchor, column, _not_in_order, refused)]
         if not others:
             refused.append(f"nothing lies in the order of {first.table}.{column} beside it")
             continue
-        dealt = _cut(d, [first, *others.values()])
-        told = f"{first.table} and {', '.join(m.table for m in others.values())} cut at the same {column}"
-        found.append(_planned(d, "co_range_join", first, dealt, told))
+        dealt = _cut(d, [first, *others])
+        told = f"{first.table} and {', '.join(m.table for m in others)} cut at the same {column}"
+        found.append(_planned(d, "co_range_join", dealt, told))
     return min(found, key=d.span) if found else Refusal("; ".join(dict.fromkeys(refused)) or "no anchor")
 
 
@@ -129,20 +118,10 @@ def hyper(d: Dealing) -> JoinPlan | Refusal:
         first, t = d.nodes[anchor], d.table(d.nodes[anchor])
         for column in d.alignment.columns(anchor):
             if why := _no_bounds(t, column):
-                refused.append(f"{first.table}.{column} {why}")
+                refused.append(f"{first.table} {why}")
                 continue
-            kind = t.state.schema.column(column).arrow
-            others: list[tuple[Mention, str]] = []
-            for node, name in d.alignment.aligned(anchor, column).items():
-                m = d.nodes.get(node)
-                if m is None or m is first:
-                    continue
-                if why := _no_bounds(d.table(m), name):
-                    refused.append(f"{m.table}.{name} {why}")
-                elif d.table(m).state.schema.column(name).arrow != kind:
-                    refused.append(f"{m.table}.{name} has another type than {first.table}.{column}")
-                elif d.table(m).groups_read:
-                    others.append((m, name))
+            aligned = _aligned(d, anchor, column, _no_bounds, refused)
+            others = [(m, name) for m, name in aligned if d.table(m).groups_read]
             if not others:
                 refused.append(f"nothing else has bounds that meet {first.table}.{column}")
                 continue
@@ -153,8 +132,28 @@ def hyper(d: Dealing) -> JoinPlan | Refusal:
             blocks = sum(len(task.parts) for reads, _ in dealt for task in reads.values())
             met = ", ".join(m.table for m, _ in others)
             told = f"blocks of {first.table} in groups by {column}, with those of {met}: {blocks} pieces of files"
-            found.append(_planned(d, "hyper_join", first, dealt, told))
+            found.append(_planned(d, "hyper_join", dealt, told))
     return min(found, key=d.span) if found else Refusal("; ".join(dict.fromkeys(refused)) or "no anchor")
+
+
+def _aligned(
+    d: Dealing, anchor: int, column: str, why_not: Callable[[TablePlan, str], str], refused: list[str]
+) -> list[tuple[Mention, str]]:
+    """The other tables with the column that meets the anchor's; why one of them cannot is added to ``refused``."""
+    first = d.nodes[anchor]
+    kind = d.table(first).state.schema.column(column).arrow
+    found = []
+    for node, name in d.alignment.aligned(anchor, column).items():
+        m = d.nodes.get(node)
+        if m is None or m is first:
+            continue
+        if why := why_not(d.table(m), name):
+            refused.append(f"{m.table} {why}")
+        elif d.table(m).state.schema.column(name).arrow != kind:
+            refused.append(f"{m.table}.{name} has another type than {first.table}.{column}")
+        else:
+            found.append((m, name))
+    return found
 
 
 def broadcast(d: Dealing) -> JoinPlan | Refusal:
@@ -172,7 +171,7 @@ def broadcast(d: Dealing) -> JoinPlan | Refusal:
         return Refusal(f"{first.table} has to be merged by key, and {why}")
     else:
         dealt = _cut(d, [first])
-    return _planned(d, "broadcast_join", first, dealt, f"{first.table} dealt out, all else read by everyone")
+    return _planned(d, "broadcast_join", dealt, f"{first.table} dealt out, all else read by everyone")
 
 
 def one_worker(plan: Plan, parts: JoinParts, memory: int) -> JoinPlan | Refusal:
@@ -182,22 +181,18 @@ def one_worker(plan: Plan, parts: JoinParts, memory: int) -> JoinPlan | Refusal:
     if size * _GROWTH > memory:
         return Refusal(f"about {int(size):,} bytes are too many for one worker")
     whole = {n: _whole(t) for n, t in tables.items()}
-    sources = tuple(JoinSource(m.number, m.table, m.columns, "whole") for m in parts.mentions)
     task = tuple(whole[m.table] for m in parts.mentions)
-    return JoinPlan("one_worker", parts, sources, (task,), size, size, 0.0, "the whole query in one worker")
+    return JoinPlan("one_worker", parts, (task,), size, size, 0.0, "the whole query in one worker")
 
 
-def _planned(d: Dealing, way: str, anchor: Mention, dealt: Dealt, told: str) -> JoinPlan:
+def _planned(d: Dealing, way: str, dealt: Dealt, told: str) -> JoinPlan:
     """The plan in which every worker also reads all of the tables that nothing is said of."""
     known = set(dealt[0][0])
-    roles: dict[int, Role] = dict.fromkeys(known, "aligned")
-    roles[anchor.number] = "dealt"
     whole = {m.table: _whole(d.table(m)) for m in d.parts.mentions if m.number not in known}
-    sources = tuple(JoinSource(m.number, m.table, m.columns, roles.get(m.number, "whole")) for m in d.parts.mentions)
     tasks = tuple(tuple(reads.get(m.number) or whole[m.table] for m in d.parts.mentions) for reads, _ in dealt)
     rest = d.rest(m for m in d.parts.mentions if m.number in known)
     sizes = [size + rest for _, size in dealt]
-    return JoinPlan(way, d.parts, sources, tasks, sum(sizes), max(sizes), 0.0, told)
+    return JoinPlan(way, d.parts, tasks, sum(sizes), max(sizes), 0.0, told)
 
 
 def _cut(d: Dealing, mentions: list[Mention]) -> Dealt:
@@ -287,8 +282,8 @@ def _no_bounds(t: TablePlan, column: str) -> str:
     schema = t.state.schema
     usable = schema.key if t.merge or t.state.view is not None else schema.names
     if column not in usable:
-        return "is known only after merging"
+        return f"has {column}, which is known only after merging"
     kind = schema.column(column).arrow
     if is_float(kind) or is_nested(kind):
-        return "has no bounds to compare"
+        return f"has no bounds of {column} to compare"
     return ""

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from parquetry.errors import QueryError
 from parquetry.model.types import type_name
 from parquetry.query.compile.alignment import find_alignment
 from parquetry.query.compile.join_parts import JoinParts, compile_parts, in_one_part
@@ -25,8 +24,8 @@ from parquetry.query.rules.choose_executor import (
     spark_cores,
 )
 from parquetry.query.rules.join_ways import Dealing, Way, broadcast, co_range, hyper, one_worker
+from parquetry.query.rules.worker_refusals import too_small, workers_refuse
 from parquetry.spark import machine_cores, machine_memory
-from parquetry.storage.scan.duck import ROW_NUMBER
 from parquetry.workload.plain_select import NotPlain
 
 NAME = "join_workers"
@@ -50,7 +49,7 @@ def _considered(plan: Plan, name: str, make: Callable[[], JoinPlan | Refusal]) -
     """Adds the way to what can be chosen from."""
     if plan.executor != "spark" or not _joins(plan):
         return plan
-    found = _refused(plan) or make()
+    found = workers_refuse(plan) or make()
     if isinstance(found, Refusal):
         return plan.decide(Decision(name, "not possible", found.reason, outcome="refused"))
     found = replace(found, seconds=_seconds(found))
@@ -86,7 +85,7 @@ def _choose(plan: Plan) -> Plan:
     figures = {"own_ms": own * 1e3, "ms": best.seconds * 1e3}
     expected = f"{best.seconds * 1e3:.0f} ms expected, {own * 1e3:.0f} ms by Spark's own join"
     if plan.splits is None and plan.bytes_estimate < _LEAST_BYTES:
-        why = f"about {plan.bytes_estimate:,} bytes: too few to pay for Python workers"
+        why = too_small(plan).reason
         return plan.decide(Decision(NAME, "Spark's own join", why, outcome="refused", figures=figures))
     if plan.splits is None and own < best.seconds:
         return plan.decide(Decision(NAME, "Spark's own join", expected, outcome="refused", figures=figures))
@@ -101,17 +100,6 @@ JOIN_RULES = (CO_RANGE_JOIN, HYPER_JOIN, BROADCAST_JOIN, ONE_WORKER, JOIN_WORKER
 def _joins(plan: Plan) -> bool:
     """Whether this is a query for these rules: one that scan workers do not take."""
     return isinstance(plan.bound.local, WholeQuery)
-
-
-def _refused(plan: Plan) -> Refusal | None:
-    if plan.splits is not None and plan.splits < 1:
-        raise QueryError(f"the number of splits must be at least 1, not {plan.splits}")
-    if not plan.store.local:
-        return Refusal("workers read local storage roots only")
-    for name, t in plan.tables.items():
-        if ROW_NUMBER in {n.lower() for n in t.state.schema.names}:
-            return Refusal(f"a column of {name} is called {ROW_NUMBER}, as workers call the number of a row")
-    return None
 
 
 def _dealing(plan: Plan) -> Dealing | Refusal:

@@ -101,7 +101,7 @@ def job_of(plan: Plan, scan: SplitPlan, store: Store) -> ScanJob:
 def join_job(plan: Plan, join: JoinPlan, store: Store) -> ScanJob:
     """The statement and the stored tables for the workers of a join."""
     tables, relations = [], {}
-    for i, source in enumerate(join.sources):
+    for i, source in enumerate(join.parts.mentions):
         t = plan.tables[source.table]
         stored = t.scan(source.columns)
         tables.append(stored_table(stored, store, KeyOrder(t.state.layout_id)))

@@ -1,12 +1,11 @@
 """Complementary trees: r copies of a table, each cut on columns of its own, so that every column is cut finely in one.
 
 The table is copied first and then cut, not the other way round (RB-06): a query goes to the copy that answers it with
-the fewest rows, and a lost block is rebuilt from the others. For programs: the warehouse stores one copy only.
+the fewest rows, and a lost block is rebuilt from the others. Trees only: the warehouse stores one copy of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +16,7 @@ from parquetry.errors import SchemaError
 from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.learners.robust import encode_data, learn_robust
 from parquetry.layouts.learners.sample import Sample
-from parquetry.model.layout import TreeLayout, layout_from_json
-
-FORMAT = 1
+from parquetry.model.layout import TreeLayout
 
 
 def learn_replicas(sample: pa.Table, options: LearnOptions, replicas: int) -> tuple[TreeLayout, ...]:
@@ -56,17 +53,3 @@ def _entropy(places: Any) -> float:
     _, counts = np.unique(places, return_counts=True)
     share = counts / max(1, counts.sum())
     return float(-(share * np.log2(share)).sum())
-
-
-def replicas_to_json(trees: Sequence[TreeLayout]) -> dict[str, Any]:
-    return {"format": FORMAT, "replicas": [tree.to_json() for tree in trees]}
-
-
-def replicas_from_json(d: Mapping[str, Any]) -> tuple[TreeLayout, ...]:
-    """The trees that :func:`replicas_to_json` wrote."""
-    if d.get("format") != FORMAT:
-        raise SchemaError(f"replica format {d.get('format')!r} is not known to this release; upgrade parquetry")
-    trees = [layout_from_json(tree) for tree in d["replicas"]]
-    if not all(isinstance(tree, TreeLayout) for tree in trees):
-        raise SchemaError("the layouts of replicas are trees")
-    return tuple(tree for tree in trees if isinstance(tree, TreeLayout))
