@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 import parquetry
 from parquetry.cli import main
 from parquetry.views import shapes
+from parquetry.workload.lexemes import Lexeme
 from parquetry.workload.sql_text import parse_query
 
 if TYPE_CHECKING:
@@ -131,7 +133,12 @@ def test_a_text_is_parsed_once_however_often_and_for_however_many_tables_it_was_
     wh.create_table("u", "id int, w bigint", key=["id"])
     joined = "SELECT day, sum(w) AS s FROM t JOIN u ON t.id = u.id GROUP BY day"
     ask(wh, joined, times=3)
-    parsed = []
-    monkeypatch.setattr(shapes, "parse_query", lambda sql, words: parsed.append(sql) or parse_query(sql, words))
+    parsed: list[str] = []
+
+    def counted(sql: str, words: Sequence[Lexeme]) -> exp.Query:
+        parsed.append(sql)
+        return parse_query(sql, words)
+
+    monkeypatch.setattr(shapes, "parse_query", counted)
     assert wh.suggest_views().refused == {"it joins tables; views are suggested over one table": 3}
     assert parsed == [joined]
