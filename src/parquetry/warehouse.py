@@ -17,7 +17,8 @@ import pyarrow as pa
 from parquetry import report
 from parquetry.catalog import Catalog, definitions
 from parquetry.errors import QueryError
-from parquetry.folder import data_root, local_folder, open_folder
+from parquetry.folder import data_root, open_folder
+from parquetry.folder import local_folder as local_folder
 from parquetry.ingest.ingest import Ingested, ingest, ingestable
 from parquetry.ingest.sources import check_source
 from parquetry.ingest.stream import start_stream

@@ -17,12 +17,21 @@ from hypothesis import strategies as st
 
 from parquetry.errors import SchemaError
 from parquetry.layouts.learners.options import LearnOptions
-from parquetry.layouts.nested import Within, asked_of, boundaries_of, end_of, extend_nested, learn_nested
+from parquetry.layouts.nested import Within, asked_of, boundaries_of, extend_nested, learn_nested
 from parquetry.layouts.pruning.regions import RegionTable, regions
 from parquetry.layouts.registry import LEARNERS
 from parquetry.layouts.routing.route import route_numpy, route_spark
 from parquetry.model.box import Box, Interval
-from parquetry.model.layout import CurveLayout, FeatureLayout, Leaf, NestedLayout, TreeLayout, layout_from_json
+from parquetry.model.layout import (
+    CurveLayout,
+    FeatureLayout,
+    Leaf,
+    NestedLayout,
+    TreeLayout,
+    block_rows,
+    layout_from_json,
+    learned_blocks,
+)
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import And, Range
 from parquetry.model.values import order_key
@@ -182,7 +191,7 @@ def test_new_months_get_parts_of_their_own_and_old_blocks_keep_their_numbers() -
     options = LearnOptions(block_rows=50, columns=("a",), seed=3)
     spec = learn_nested("robust", known, [], options, Within("t", "month"), cells=1)
     assert spec.boundaries == ()
-    assert end_of(spec) == date(2024, 2, 1)
+    assert spec.until == date(2024, 2, 1)
     # A full February, nothing in March, a full April, and two rows of the year 9000.
     late = dated([date(2024, 2 + 2 * (i % 2), 1 + i % 28) for i in range(300)] + [date(9000, 1, 1)] * 2)
     longer = extend_nested(spec, late, 1.0, [])
@@ -192,7 +201,7 @@ def test_new_months_get_parts_of_their_own_and_old_blocks_keep_their_numbers() -
     assert longer.parts[:1] == spec.parts
     assert route_numpy(longer, known).tolist() == route_numpy(spec, known).tolist()
     assert route_numpy(longer, late).min() == 8
-    assert end_of(longer) == date(2024, 5, 1)
+    assert longer.until == date(2024, 5, 1)
     assert layout_from_json(json.loads(json.dumps(longer.to_json()))) == longer
     assert extend_nested(longer, late.slice(300), 1.0, []) is None
     assert extend_nested(longer, late.slice(0, 0), 1.0, []) is None
@@ -207,7 +216,7 @@ def test_times_extend_by_their_calendar_too_and_numbers_never() -> None:
     assert longer is not None
     assert longer.boundaries == (datetime(2024, 2, 1, tzinfo=UTC),)
     counted = learn_nested("kdtree", table, [], options, Within("a", 2))
-    assert end_of(counted) is None
+    assert counted.until is None
     assert extend_nested(counted, table, 1.0, []) is None
 
 
@@ -261,11 +270,20 @@ def test_a_layout_of_an_older_release_still_grows() -> None:
     """It kept some options, and only where they were not zero or empty."""
     known, late = dated([date(2024, 1, 5)] * 60), dated([date(2024, 2, 5)] * 60)
     spec = learn_nested("robust", known, [], LearnOptions(block_rows=50, columns=("a",), seed=3), Within("t", "month"))
-    older = replace(spec, options={**spec.options, "inside": {"columns": ["a"], "cells": 1, "seed": 3}})
+    options = {"block_rows": 50, "within": "t:month", "until": spec.to_json()["options"]["until"]}
+
+    def stored(**more: Any) -> NestedLayout:
+        inside = {"columns": ["a"], "cells": 1, **more}
+        found = layout_from_json(json.loads(json.dumps({**spec.to_json(), "options": {**options, "inside": inside}})))
+        assert isinstance(found, NestedLayout)
+        return found
+
+    older = stored(seed=3)
+    assert (block_rows(older), older.within, older.until, older.inside["seed"]) == (50, "t:month", date(2024, 2, 1), 3)
+    assert learned_blocks(older) == older.blocks, "they were not cut into cells yet"
     assert extend_nested(older, late, 1.0, []) is not None
-    newer = replace(spec, options={**spec.options, "inside": {"columns": ["a"], "cells": 1, "colour": 3}})
     with pytest.raises(SchemaError, match="unknown option 'colour'"):
-        extend_nested(newer, late, 1.0, [])
+        extend_nested(stored(colour=3), late, 1.0, [])
 
 
 def test_warp_in_new_ranges_has_the_features_that_were_asked_for() -> None:

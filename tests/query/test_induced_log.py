@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,24 @@ def test_what_the_name_stands_for_is_read_from_the_tables(wh: Warehouse) -> None
     expected = wh.sql("SELECT shop, country FROM shops JOIN cities ON shops.city = cities.city ORDER BY shop").arrow()
     assert found[COUNTRY].keys.to_pylist() == expected["shop"].to_pylist()
     assert found[COUNTRY].values.to_pylist() == expected["country"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("how", "values"),
+    [
+        ({"model": "upsert"}, [1, 8, 3, 4]),
+        ({"model": "upsert", "sequence": "at"}, [1, 2, 3, 4]),  # what came last is older
+        ({"model": "aggregate", "values": {"v": "sum", "at": "max"}}, [1, 10, 3, 4]),
+        ({"model": "append"}, [1, 8, 3, 4]),
+    ],
+)
+def test_rows_of_equal_keys_become_one_as_for_a_query(wh: Warehouse, how: dict[str, Any], values: list[int]) -> None:
+    wh.create_table("d", "k int, v bigint, at int", key=["k"], **how)
+    ingest(wh, "d", pa.table({"k": [1, 2, 3], "v": [1, 2, 3], "at": [5, 5, 5]}), "d0")
+    ingest(wh, "d", pa.table({"k": [2, 4], "v": [8, 4], "at": [4, 5]}), "d1")
+    (found,) = reach(wh.store, wh.catalog.state(), 5000, ["shop→d.v"]).values()
+    assert found.keys.to_pylist() == [1, 2, 3, 4]
+    assert found.values.to_pylist() == values
 
 
 def test_many_values_are_kept_as_ranges(wh: Warehouse) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 import parquetry
 from parquetry.cli import main
+from parquetry.views import shapes
+from parquetry.workload.lexemes import Lexeme
+from parquetry.workload.sql_text import parse_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,3 +110,37 @@ def test_apply_makes_what_is_suggested_and_drops_what_is_needless(
     told = json.loads(capsys.readouterr().out)
     assert told["drop"] == ["idle"]
     assert {v["view"] for v in wh.views()} == {v["view"] for v in told["views"]} != set()
+
+
+def test_why_no_view_is_made_for_a_query_is_said_as_explain_says_it(
+    wh: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wh.create_view("by_day", BY_DAY)
+    wh.maintain()
+    rows = "SELECT id, v FROM t WHERE day = 3"
+    ask(wh, rows, times=3)
+    ask(wh, BY_DAY, times=2)
+    (why,) = (d.why for d in wh.explain(rows).decisions if d.rule == "views")
+    assert wh.suggest_views("t").refused == {why: 3}
+    capsys.readouterr()
+    assert main(["-w", str(tmp_path / "warehouse"), "suggest-views", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["refused"] == {why: 3}
+    assert main(["-w", str(tmp_path / "warehouse"), "suggest-views"]) == 0
+    assert f"no view for 3 of 5 queries: {why}" in capsys.readouterr().out
+
+
+def test_a_text_is_parsed_once_however_often_and_for_however_many_tables_it_was_logged(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh.create_table("u", "id int, w bigint", key=["id"])
+    joined = "SELECT day, sum(w) AS s FROM t JOIN u ON t.id = u.id GROUP BY day"
+    ask(wh, joined, times=3)
+    parsed: list[str] = []
+
+    def counted(sql: str, words: Sequence[Lexeme]) -> exp.Query:
+        parsed.append(sql)
+        return parse_query(sql, words)
+
+    monkeypatch.setattr(shapes, "parse_query", counted)
+    assert wh.suggest_views().refused == {"it joins tables; views are suggested over one table": 3}
+    assert parsed == [joined]

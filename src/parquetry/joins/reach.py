@@ -14,9 +14,11 @@ from parquetry.model.reached import MOST_KEYS, Reached, can_be_key
 from parquetry.model.state import State, TableState
 from parquetry.model.through import steps_of
 from parquetry.model.types import is_float, is_nested
-from parquetry.storage.scan.arrow import stored_rows
-from parquetry.storage.scan.scan import KeptGroups, read_tasks
-from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
+from parquetry.storage.merge import ORDER
+from parquetry.storage.scan.arrow import scanned_rows, stored_rows
+from parquetry.storage.scan.duck import table_sql
+from parquetry.storage.scan.scan import KeptGroups, TableScan, plan_scan, read_tasks
+from parquetry.storage.snapshot_index import SnapshotIndex
 from parquetry.storage.store import Store
 
 SMALL = 1 << 17  # rows of a table that are evaluated for another whatever its size
@@ -58,9 +60,26 @@ def _column_by_key(store: Store, state: State, rows: int, name: str, table: str,
         return None
     if t.view is not None or is_float(kind) or is_nested(kind):
         return None
-    index = open_snapshot(store, t.deltas, t.schema)
-    there = pa.concat_tables(kept_rows(store, t, t.deltas, index, ~index.extra, [key[0], column]))
+    there = _merged(store, plan_scan(t, t.deltas, [key[0], column]))
+    if there is None:
+        return None
     return Reached.of(name, there.column(key[0]).combine_chunks(), there.column(column).combine_chunks().cast(kind))
+
+
+def _merged(store: Store, scan: TableScan) -> pa.Table | None:
+    """The rows as a query sees them; None where their values do not merge, which a query will tell."""
+    deltas = scan.table.deltas
+    if not scan.merge:
+        return scanned_rows(store, scan, deltas, scan.columns)
+    import duckdb
+
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("stored", scanned_rows(store, scan, deltas, [*scan.columns, ORDER]))
+        try:
+            return connection.sql(table_sql(scan, "FROM stored")).to_arrow_table()
+        except duckdb.Error:
+            return None
 
 
 def kept_rows(

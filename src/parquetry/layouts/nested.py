@@ -23,9 +23,9 @@ from parquetry.layouts.learners.options import LearnOptions
 from parquetry.layouts.learners.sample import encode
 from parquetry.layouts.registry import learn
 from parquetry.model.box import EVERYTHING, Interval
-from parquetry.model.layout import LayoutSpec, NestedLayout, ranges_between
+from parquetry.model.layout import LayoutSpec, NestedLayout, block_rows, learned_blocks, ranges_between
 from parquetry.model.logged_query import LoggedQuery
-from parquetry.model.values import value_from_json, value_to_json
+from parquetry.model.values import value_to_json
 from parquetry.workload.boxes import to_boxes
 
 UNITS = ("year", "month", "day")
@@ -160,26 +160,20 @@ def learn_nested(
     return NestedLayout(name, within.column, boundaries, tuple(parts), how)
 
 
-def end_of(spec: NestedLayout) -> Any:
-    """Where the last calendar unit that the spec knows ends; None where its ranges follow no calendar."""
-    return value_from_json(spec.options.get("until"))
-
-
 def extend_nested(
     spec: NestedLayout, sample: pa.Table, sample_rate: float, workload: Sequence[LoggedQuery]
 ) -> NestedLayout | None:
     """``spec`` with parts for the calendar units that came after its last one, laid out as its other parts were.
 
-    ``sample`` holds rows at and after :func:`end_of`. Units count up to the last one that has rows for a block: a few
+    ``sample`` holds rows at and after ``spec.until``. Units count up to the last one that has rows for a block: a few
     rows, or a date far in the future, stay in the last range. None when there is no such unit. Old blocks keep their
     numbers.
     """
-    until, inside = end_of(spec), dict(spec.options["inside"])
-    within = Within.parse(spec.options["within"])
+    until, inside, within = spec.until, dict(spec.inside), Within.parse(spec.within)
     if until is None or isinstance(within.unit, int):
         return None
     cells = inside.pop("cells")
-    options = LearnOptions.from_json({"block_rows": spec.options["block_rows"], **inside}, sample_rate)
+    options = LearnOptions.from_json({"block_rows": block_rows(spec), **inside}, sample_rate)
     values = sample.column(spec.column)
     last = _last_unit(values, within.unit, options.sample_block_rows)
     if last is None:
@@ -230,4 +224,4 @@ def asked_of(workload: Sequence[LoggedQuery], column: str, own: Interval) -> Seq
 
 
 def _learned(parts: Sequence[LayoutSpec]) -> int:
-    return sum(int(part.options.get("learned_blocks", part.blocks)) for part in parts)
+    return sum(learned_blocks(part) for part in parts)

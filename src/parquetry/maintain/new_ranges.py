@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
-from parquetry.layouts.nested import end_of, extend_nested
+from parquetry.layouts.nested import extend_nested
 from parquetry.model.delta import Delta
-from parquetry.model.layout import NestedLayout
+from parquetry.model.layout import NestedLayout, block_rows
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import TableState
 from parquetry.model.types import is_nested
@@ -44,13 +44,13 @@ def with_new_ranges(
     spec = table.layout
     if not isinstance(spec, NestedLayout) or spec.extra:
         return None
-    until = end_of(spec)
-    if until is None:
+    until, enough = spec.until, block_rows(spec)
+    if until is None or enough is None:
         return None
     rows = _rows_from(store, table, deltas, spec.column, until)
-    if rows < spec.options["block_rows"]:
+    if rows < enough:
         return None
-    inside = spec.options["inside"]["columns"]
+    inside = spec.inside["columns"]
     if inside is None:  # whatever queries filter
         inside = [c.name for c in table.schema.columns if not is_nested(c.arrow)]
     columns = list(dict.fromkeys([spec.column, *inside]))

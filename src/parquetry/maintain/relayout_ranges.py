@@ -23,7 +23,7 @@ from parquetry.layouts.write_rows import fits_here, rewriting_tasks, write_rows
 from parquetry.maintain.relayout import Phase, Relaid, layout_columns, learn_options, rewriting
 from parquetry.model.box import Interval
 from parquetry.model.delta import Delta
-from parquetry.model.layout import NestedLayout
+from parquetry.model.layout import NestedLayout, block_rows
 from parquetry.model.layout_options import RelayoutOptions
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
@@ -139,7 +139,7 @@ def _learn(
     phase: Phase,
 ) -> NestedLayout:
     spec = chosen.spec
-    wanted = replace(options, block_rows=options.block_rows or spec.options.get("block_rows"))
+    wanted = replace(options, block_rows=options.block_rows or block_rows(spec))
     columns = layout_columns(table, learner, workload, wanted)
     rows = sum(int(_rows_reaching(store, table, d, chosen)) for d in deltas)
     rate = min(1.0, options.sample_rows / max(1, rows))

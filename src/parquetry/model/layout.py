@@ -8,6 +8,8 @@ A curve layout ranks each column by boundaries, mixes the ranks' bits along a sp
 A feature layout tests a row against conditions and keeps rows with similar results together (WP-07).
 A nested layout cuts one column into ranges and has a layout of its own for each; their blocks are numbered through.
 A reaching layout cuts on what rows reach through keys, too.
+``options`` tell how a layout was learned, for people to read. What code reads of them is decoded here: ``block_rows``,
+``learned_blocks``, and what a nested layout makes parts for new ranges by.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class TreeLayout:
     learner: str
     columns: tuple[str, ...]
     nodes: tuple[Node, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)  # how it was learned; for people to read
+    options: Mapping[str, Any] = field(default_factory=dict)
     extra: tuple[Box, ...] = ()
 
     @property
@@ -143,6 +145,22 @@ class NestedLayout:
     def first_blocks(self) -> tuple[int, ...]:
         """The number of each part's first block."""
         return tuple(accumulate((part.blocks for part in self.parts[:-1]), initial=0))
+
+    @property
+    def within(self) -> str:
+        """The column and the unit that its ranges follow."""
+        return str(self.options["within"])
+
+    @property
+    def until(self) -> Any:
+        """Where the last calendar unit that it knows ends; None where its ranges follow no calendar."""
+        return value_from_json(self.options.get("until"))
+
+    @property
+    def inside(self) -> Mapping[str, Any]:
+        """How its parts were learned, as far as that was said."""
+        found: Mapping[str, Any] = self.options["inside"]
+        return found
 
     @property
     def ranges(self) -> tuple[Interval, ...]:
@@ -281,6 +299,17 @@ LayoutSpec = TreeLayout | CurveLayout | NestedLayout | FeatureLayout | ReachingL
 def cut_columns(spec: LayoutSpec) -> tuple[str, ...]:
     """What a layout cuts on, with what it reaches through keys."""
     return spec.inner.columns if isinstance(spec, ReachingLayout) else spec.columns
+
+
+def block_rows(spec: LayoutSpec) -> int | None:
+    """The rows that its blocks were to have; None where nobody said so."""
+    found = spec.options.get("block_rows")
+    return None if found is None else int(found)
+
+
+def learned_blocks(spec: LayoutSpec) -> int:
+    """Its blocks before they were cut into cells."""
+    return int(spec.options.get("learned_blocks", spec.blocks))
 
 
 def ranges_between(boundaries: Sequence[Any]) -> tuple[Interval, ...]:

@@ -31,7 +31,7 @@ class Reached:
 
     @classmethod
     def of(cls, name: str, keys: pa.Array, values: pa.Array) -> Reached:
-        """Of a key that comes again the last value counts."""
+        """Of a key that comes again, as it may in a table of facts, the last value counts."""
         codes, order = np.unique(_codes(keys)[::-1], return_index=True)
         return cls(name, pa.array(codes), values.take(pa.array(len(keys) - 1 - order)))
 

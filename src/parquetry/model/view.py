@@ -38,6 +38,19 @@ class ViewColumn:
 
 
 @dataclass(frozen=True)
+class StoredValue:
+    """What is stored of a group beside its key: ``kind`` (sum, count, min, max or approx_count_distinct) of its rows.
+
+    ``row`` is the column of the rows below the aggregates, see ``ViewSpec.arguments``; empty where every row counts.
+    """
+
+    name: str
+    kind: str
+    row: str
+    type: str  # of the view's column that it is for
+
+
+@dataclass(frozen=True)
 class ViewSpec:
     """``how`` says what a delta of the view holds of a group, and so what later deltas do to it.
 
@@ -66,12 +79,27 @@ class ViewSpec:
         counted = column.function == "avg" or (column.function == "sum" and self.how == "retract")
         return (f"{column.name}__sum", f"{column.name}__count") if counted else (column.name,)
 
+    @cached_property
+    def arguments(self) -> Mapping[str, str]:
+        """The aggregates' expressions, by what the columns with their values are called."""
+        return {f"__a{i}": c.argument for i, c in enumerate(self.aggregates) if c.argument != "*"}
+
+    @cached_property
+    def values(self) -> tuple[StoredValue, ...]:
+        """All that is stored of a group: each engine makes them in its own words."""
+        found = []
+        for i, c in enumerate(self.aggregates):
+            stored, row = self.stored(c), f"__a{i}" if c.argument != "*" else ""
+            if c.function != "count":
+                found.append(StoredValue(stored[0], "sum" if c.function == "avg" else c.function, row, c.type))
+            if c.function == "count" or len(stored) > 1:
+                found.append(StoredValue(stored[-1], "count", row, c.type))
+        return (*found, StoredValue(ROWS, "count", "", "bigint")) if self.hides_rows else tuple(found)
+
     @property
     def merges(self) -> dict[str, str]:
         """How each stored value of a group merges with the same group's in another delta."""
-        own = {"min": "min", "max": "max", DISTINCT: SKETCH}
-        found = {s: own.get(c.function, "sum") for c in self.aggregates for s in self.stored(c)}
-        return found | ({ROWS: "sum"} if self.hides_rows else {})
+        return {v.name: {"count": "sum", DISTINCT: SKETCH}.get(v.kind, v.kind) for v in self.values}
 
     @cached_property
     def groups(self) -> tuple[ViewColumn, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from parquetry.model.layout import block_rows
 from parquetry.query.local.reader import ways_to_read
 from parquetry.query.planning.plan import Decision, Plan
 from parquetry.workload.sql_text import parse_query
@@ -49,8 +50,8 @@ class Explanation:
 
     def _block_rows(self) -> int:
         (t,) = self.plan.tables.values()
-        options = {} if t.state.layout is None else t.state.layout.options
-        return int(options.get("block_rows", t.state.settings.row_group_rows))
+        said = None if t.state.layout is None else block_rows(t.state.layout)
+        return t.state.settings.row_group_rows if said is None else said
 
     def to_json(self) -> dict[str, Any]:
         plan = self.plan

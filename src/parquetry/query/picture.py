@@ -11,6 +11,7 @@ from parquetry.errors import SchemaError
 from parquetry.layouts.draw import draw_svg
 from parquetry.layouts.draw_features import feature_lines
 from parquetry.model.box import Box, Interval
+from parquetry.model.layout import learned_blocks
 from parquetry.model.logged_query import LoggedQuery
 from parquetry.model.predicate import columns_of
 from parquetry.model.schema import TableSchema
@@ -31,7 +32,7 @@ def draw_table(t: TableState, store: Store, columns: Sequence[str] | None, workl
     domains = {c: _domain(t, store, c, t.schema) for c in chosen}
     featured = bool(feature_lines(spec, ()))  # their conditions may be on other columns
     shown = [q for q in workload if featured or columns_of(q.predicate) & set(chosen)]
-    learned = int(spec.options.get("learned_blocks", spec.blocks))
+    learned = learned_blocks(spec)
     cells = f" in {spec.blocks:,} cells" if spec.blocks > learned else ""
     title = f"{t.name}: {spec.learner}, {learned:,} blocks{cells}, {len(shown)} queries"
     return draw_svg(spec, chosen[0], chosen[1], domains, shown, title, _extents(t, store, chosen))

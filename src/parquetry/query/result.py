@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from parquetry.errors import QueryError
+from parquetry.errors import QueryError, SchemaError
+from parquetry.model.types import type_name
 from parquetry.query.planning.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Result:
         return self._frame(self.plan)
 
     @property
+    def types(self) -> list[str]:
+        """Spark's names of the columns' types."""
+        return [_type_name(t) for t in self.arrow().schema.types]
+
+    @property
     def stats(self) -> dict[str, Any]:
         """What was read, skipped and how long it took."""
         self.arrow()
@@ -68,6 +74,13 @@ class Result:
         Console().print(printed)
         if table.num_rows > limit:
             Console().print(f"… {table.num_rows - limit:,} more rows")
+
+
+def _type_name(arrow: pa.DataType) -> str:
+    try:
+        return type_name(arrow)
+    except SchemaError:  # an interval or a null literal: no column of a table can have it, but a result can
+        return str(arrow)
 
 
 def in_python(convert: Callable[[], T]) -> T:

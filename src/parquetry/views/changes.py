@@ -15,7 +15,7 @@ from parquetry.model.delta import Delta
 from parquetry.model.distinct import FUNCTION as DISTINCT
 from parquetry.model.distinct import collected_text
 from parquetry.model.state import State, TableState
-from parquetry.model.view import ROWS, ViewColumn, ViewSpec
+from parquetry.model.view import ROWS, StoredValue, ViewColumn, ViewSpec
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import stored_rows, table_rows
 from parquetry.storage.spark_text import quote
@@ -28,14 +28,10 @@ if TYPE_CHECKING:
 _SIGN = "__sign"
 
 
-def argument_name(index: int) -> str:
-    return f"__a{index}"
-
-
 def rows_text(spec: ViewSpec) -> str:
     """Spark SQL for the rows below the view's aggregates: its groups, and each aggregate's argument."""
     selected = [f"{c.argument} AS {quote(c.name)}" for c in spec.groups]
-    selected += [f"{c.argument} AS {argument_name(i)}" for i, c in enumerate(spec.aggregates) if c.argument != "*"]
+    selected += [f"{argument} AS {name}" for name, argument in spec.arguments.items()]
     where = f" WHERE {spec.where}" if spec.where else ""
     return f"SELECT {', '.join(selected)} FROM {_from_text(spec, [s.alias for s in spec.sources])}{where}"
 
@@ -66,27 +62,30 @@ def aggregated(spec: ViewSpec, rows: DataFrame) -> DataFrame:
 
     signed = _SIGN in rows.columns
     made: list[Any] = []
-    for i, c in enumerate(spec.aggregates):
-        value = F.lit(1) if c.argument == "*" else F.col(argument_name(i))
-        stored = spec.stored(c)
-        if c.function == DISTINCT:
-            made.append(F.expr(collected_text(argument_name(i))).alias(stored[0]))
-            continue
-        if c.function in ("min", "max"):
-            made.append(getattr(F, c.function)(value).alias(stored[0]))
-            continue
-        if c.function != "count":
+    for v in spec.values:
+        value = row_value(v)
+        if v.kind == DISTINCT:
+            stored = F.expr(collected_text(v.row))
+        elif v.kind == "count":
+            stored = _count(value, signed)
+        elif v.kind == "sum":
             # An average of integers sums doubles as Spark does; minus the smallest integer needs a wider one.
-            summed = value.cast(c.type) if c.type in ("double", "bigint") else value
-            made.append(F.sum(_signed(summed) if signed else summed).alias(stored[0]))
-        if c.function == "count" or len(stored) > 1:
-            made.append(_count(value, signed).alias(stored[-1]))
-    if spec.hides_rows:
-        made.append(_count(F.lit(1), signed).alias(ROWS))
+            summed = value.cast(v.type) if v.type in ("double", "bigint") else value
+            stored = F.sum(_signed(summed) if signed else summed)
+        else:
+            stored = getattr(F, v.kind)(value)
+        made.append(stored.alias(v.name))
     groups = [F.col(quote(c.name)) for c in spec.groups]
     if not made:
         return rows.select(*groups).distinct()
     return rows.groupBy(*groups).agg(*made)
+
+
+def row_value(v: StoredValue) -> Any:
+    """What one row below the aggregates gives to a stored value."""
+    from pyspark.sql import functions as F
+
+    return F.col(v.row) if v.row else F.lit(1)
 
 
 def _signed(value: Any) -> Any:

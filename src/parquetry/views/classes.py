@@ -19,7 +19,7 @@ from parquetry.model.types import is_float
 from parquetry.model.view import ViewSpec
 from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
-from parquetry.views.changes import argument_name
+from parquetry.views.changes import row_value
 from parquetry.views.skew import Cluster, heavy_clusters
 
 if TYPE_CHECKING:
@@ -79,14 +79,13 @@ def initial_values(spec: ViewSpec, view: TableState, rows: DataFrame) -> DataFra
     from pyspark.sql import functions as F
 
     made: list[Any] = [F.col(quote(c.name)) for c in spec.groups]
-    for i, c in enumerate(spec.aggregates):
-        value = F.lit(1) if c.argument == "*" else F.col(argument_name(i))
-        stored = spec.stored(c)
-        if c.function == DISTINCT:
-            made.append(F.expr(single_text(argument_name(i))).alias(stored[0]))
-            continue
-        if c.function != "count":
-            made.append(value.cast(view.schema.column(stored[0]).type).alias(stored[0]))
-        if c.function == "count" or len(stored) > 1:
-            made.append(value.isNotNull().cast("bigint").alias(stored[-1]))
+    for v in spec.values:
+        value = row_value(v)
+        if v.kind == DISTINCT:
+            stored = F.expr(single_text(v.row))
+        elif v.kind == "count":
+            stored = value.isNotNull().cast("bigint")
+        else:
+            stored = value.cast(view.schema.column(v.name).type)
+        made.append(stored.alias(v.name))
     return rows.select(*made)

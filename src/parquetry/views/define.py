@@ -40,6 +40,7 @@ AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Avg: "avg",
     exp.ApproxDistinct: DISTINCT,
 }
+NO_DISTINCT = f"distinct values of two deltas may be the same; use {DISTINCT}"
 _NEVER_LESS = ("min", "max", DISTINCT)  # what they are of no longer shows in them, so rows cannot be taken away
 _READ_ARGS = {"expressions", "from_", "where", "group", "joins", "kind"}
 _CHANGING = {
@@ -68,7 +69,7 @@ def read_definition(sql: str, state: State, order: Sequence[str] = ()) -> Defini
     """The parts of ``SELECT groups and aggregates FROM table [JOIN …] [WHERE …] GROUP BY groups``."""
     words = words_of(sql)
     check_allowed(words, {name.lower() for name in state.readable})
-    query = parse_query(sql)
+    query = parse_query(sql, words)
     if doubt := not_understood(words) or not_bound(query, sql, words):
         raise _refused(doubt)
     try:
@@ -251,7 +252,7 @@ def _column(item: exp.Expr, groups: Sequence[exp.Expr], qualifiers: Sequence[str
             raise _refused(f"{text_of(aggregate)[:60]} cannot be merged; use {', '.join(AGGREGATES.values())}")
         raise _refused(f"{name} is computed from aggregates; keep the aggregates in the view and compute it above")
     if isinstance(e.this, exp.Distinct):
-        raise _refused(f"{text_of(e)[:60]}: distinct values of two deltas may be the same; use {DISTINCT}")
+        raise _refused(f"{text_of(e)[:60]}: {NO_DISTINCT}")
     if any(v for k, v in e.args.items() if k not in ("this", "big_int")):
         more = ", and views keep its default precision" if function == DISTINCT else ""
         raise _refused(f"{text_of(e)[:60]} has more than one argument{more}")

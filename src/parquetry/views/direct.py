@@ -76,17 +76,9 @@ def direct_reader(store: Store, view: TableState, table: TableState, deltas: Seq
 
 
 def _values(spec: ViewSpec, columns: dict[str, str]) -> tuple[tuple[str, str, bool], ...] | None:
-    found = []
-    for c in spec.columns:
-        source = c.argument if c.argument == _EVERY_ROW else columns.get(c.argument)
-        if source is None or c.function == DISTINCT:
-            return None
-        if c.function == "group":
-            found.append((c.name, source, False))
-            continue
-        stored = spec.stored(c)
-        if c.function != "count":
-            found.append((stored[0], source, False))
-        if c.function == "count" or len(stored) > 1:
-            found.append((stored[-1], source, True))
-    return tuple(found)
+    named = {c.argument for c in spec.columns} - {_EVERY_ROW}
+    if not named <= columns.keys() or any(v.kind == DISTINCT for v in spec.values):
+        return None
+    groups = [(c.name, columns[c.argument], False) for c in spec.groups]
+    sources = {row: columns[argument] for row, argument in spec.arguments.items()}
+    return (*groups, *((v.name, sources.get(v.row, _EVERY_ROW), v.kind == "count") for v in spec.values))

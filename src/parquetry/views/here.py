@@ -19,12 +19,13 @@ from parquetry.model.distinct import FUNCTION as DISTINCT
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_float, is_nested
-from parquetry.model.view import ROWS, ViewColumn, ViewSpec
-from parquetry.storage.merge import ORDER, merge_sql, quote
+from parquetry.model.view import ROWS, StoredValue, ViewSpec
+from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.scan.arrow import scanned_rows
+from parquetry.storage.scan.duck import table_sql
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.store import Store
-from parquetry.views.changes import argument_name, rows_text
+from parquetry.views.changes import rows_text
 
 _MEMORY = "1GB"  # a join of little may be much: then DuckDB stops
 _FROM, _UNTIL, _SIGN = "__from", "__until", "__sign"
@@ -156,40 +157,35 @@ class _Step:
     def _content(self, i: int, at: int, *, changed: bool = False) -> str:
         """The rows of a table at a timestamp as a query sees them; only those of keys that the step ``changed``."""
         schema = self.tables[i].schema
-        there = f"SELECT * FROM t{i} WHERE {_UNTIL} <= {at}"
+        scan = plan_scan(self.tables[i], (), merge=schema.keyed)
+        columns = [*scan.columns, ORDER] if scan.merge else scan.columns
+        there = f"SELECT {', '.join(map(quote, columns))} FROM t{i} WHERE {_UNTIL} <= {at}"
         if changed:
             key = ", ".join(map(quote, schema.key))
             there += f" AND ({key}) IN (SELECT ({key}) FROM t{i} WHERE {_FROM} > {self.built})"
-        if schema.keyed:
-            return merge_sql(schema, f"({there}) AS stored")
-        return f"SELECT {', '.join(map(quote, schema.names))} FROM ({there})"
+        return table_sql(scan, there)
 
     def _rows(self, compiled: Compiled, contents: Sequence[str]) -> str:
         """The groups and the aggregates' arguments of the joined rows."""
-        names = [*self._groups, *(argument_name(i) for i, c in enumerate(self.spec.aggregates) if c.argument != "*")]
+        names = [*self._groups, *self.spec.arguments]
         over = {s.alias: f"({c})" for s, c in zip(self.spec.sources, contents, strict=True)}
         return f"SELECT * FROM ({compiled.over(over)}) AS made({', '.join(map(quote, names))})"
 
     def _aggregated(self, rows: str, *, signed: bool) -> str:
         groups = [quote(g) for g in self._groups]
-        made = [text for i, c in enumerate(self.spec.aggregates) for text in self._values(i, c, signed)]
-        if self.spec.hides_rows:
-            made.append(f"{_count('1', signed)} AS {quote(ROWS)}")
+        made = [f"{self._value(v, signed)} AS {quote(v.name)}" for v in self.spec.values]
         return f"SELECT {', '.join([*groups, *made])} FROM ({rows}) GROUP BY {', '.join(groups)}"
 
-    def _values(self, i: int, c: ViewColumn, signed: bool) -> list[str]:
-        value = "1" if c.argument == "*" else quote(argument_name(i))
-        stored, made = self.spec.stored(c), []
-        if c.function in ("min", "max"):
-            return [f"{c.function}({value}) AS {quote(stored[0])}"]
-        if c.function != "count":
-            # An average of integers sums doubles as Spark does.
-            summed = f"CAST({value} AS {c.type})" if c.type in ("double", "bigint") else value
-            summed = f"CASE WHEN {_SIGN} > 0 THEN {summed} ELSE -{summed} END" if signed else summed
-            made.append(f"CAST(sum({summed}) AS {self.schema.column(stored[0]).type}) AS {quote(stored[0])}")
-        if c.function == "count" or len(stored) > 1:
-            made.append(f"{_count(value, signed)} AS {quote(stored[-1])}")
-        return made
+    def _value(self, v: StoredValue, signed: bool) -> str:
+        value = quote(v.row) if v.row else "1"
+        if v.kind == "count":
+            return _count(value, signed)
+        if v.kind != "sum":
+            return f"{v.kind}({value})"
+        # An average of integers sums doubles as Spark does.
+        summed = f"CAST({value} AS {v.type})" if v.type in ("double", "bigint") else value
+        summed = f"CASE WHEN {_SIGN} > 0 THEN {summed} ELSE -{summed} END" if signed else summed
+        return f"CAST(sum({summed}) AS {self.schema.column(v.name).type})"
 
 
 def _count(value: str, signed: bool) -> str:

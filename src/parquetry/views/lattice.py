@@ -10,48 +10,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, reduce
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from operator import or_
 
 import numpy as np
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from parquetry.errors import ParquetryError
-from parquetry.model.schema import TableSchema
 from parquetry.model.settings import VIEW_GROUP_ROWS
-from parquetry.storage.spark_text import quote
-from parquetry.views.asked import Asked, owner_of, take_apart
 from parquetry.views.best_subset import choose, needless
-from parquetry.views.define import AGGREGATES
-from parquetry.views.normalize import expression as tree_of
-from parquetry.workload.plain_select import NotPlain
-from parquetry.workload.sql_text import parse_query, words_of
-from parquetry.workload.understood import not_bound
+from parquetry.views.shapes import Shape
 
 _MOST_SHAPES = 30  # the most frequent shapes of the log, which candidates are made from
 _LEAST_REDUCTION = 10  # a joined candidate has at most a tenth of the table's rows
 _MOST_ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a query needs of a view: grouping expressions, and aggregates as (function, argument)."""
-
-    groups: frozenset[str]
-    aggregates: frozenset[tuple[str, str]]
-    fixed: frozenset[str] = frozenset()  # groups of which the query wants one value
-
-    def covers(self, other: Shape) -> bool:
-        """Whether a view of this shape answers queries of the other: what they group by is made of its groups."""
-        return other.aggregates <= self.aggregates and all(
-            g in self.groups or _columns(g) <= self.groups for g in other.groups
-        )
-
-    def __or__(self, other: Shape) -> Shape:
-        return Shape(self.groups | other.groups, self.aggregates | other.aggregates, self.fixed | other.fixed)
 
 
 @dataclass(frozen=True)
@@ -73,11 +45,15 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Suggested:
-    """Views to make, the best first, and views that none of the logged ``queries`` needs then."""
+    """Views to make, the best first, and views that none of the logged ``queries`` needs then.
+
+    ``refused``: why no view is made for some of them, and for how many, the most frequent reason first.
+    """
 
     views: tuple[Suggestion, ...]
     drop: tuple[str, ...]
     queries: int
+    refused: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,79 +68,6 @@ class There:
     order: tuple[str, ...]
     rows: float
     filled: bool = True
-
-
-def shape_of(sql: str, schema: TableSchema) -> Shape | None:
-    """The shape of a logged query; None when no view could answer it."""
-    try:
-        query = parse_query(sql)
-        if not_bound(query, sql, words_of(sql)):
-            return None
-        return _shape(take_apart(query, {t.name.lower(): (0, schema) for t in query.find_all(exp.Table)}))
-    except (ParquetryError, NotPlain):
-        return None
-
-
-def _shape(asked: Asked) -> Shape | None:
-    """Aggregates as a view would keep them, and every other column that the query touches as a group."""
-    aggregates: set[tuple[str, str]] = set()
-    having, order = asked.query.args.get("having"), asked.query.args.get("order")
-    parts = [e for _, e in asked.items] + [x.this for x in (having,) if x is not None]
-    parts += [o.this for o in order.expressions] if order is not None else []
-    outside: list[exp.Expr] = list(asked.where)
-    for part in parts:
-        for call in list(part.find_all(exp.AggFunc)):
-            found = _kept(asked, call)
-            if found is None:
-                return None
-            aggregates |= found
-        outside.append(part.transform(lambda n: exp.Null() if isinstance(n, exp.AggFunc) else n))
-    groups = {asked.text(g) for g in asked.groups}
-    for part in outside:
-        for c in part.find_all(exp.Column):
-            inside = any(asked.text(p) in groups for p in _above(c))
-            if owner_of(c) is not None and not inside:
-                groups.add(asked.text(c))
-    groups = {g for g in groups if not _columns(g) <= groups - {g}}
-    return Shape(frozenset(groups), frozenset(aggregates), frozenset(_fixed(asked)) & groups) if groups else None
-
-
-@lru_cache(maxsize=4096)
-def _columns(expression: str) -> frozenset[str]:
-    """The columns that a grouping expression is made of; itself where that is not certain."""
-    try:
-        names = [c.name.lower() for c in tree_of(expression).find_all(exp.Column)]
-    except SqlglotError:
-        names = []
-    return frozenset(n if n.isidentifier() else quote(n) for n in names) or frozenset([expression])
-
-
-def _fixed(asked: Asked) -> set[str]:
-    """The expressions that the query compares with one constant."""
-    found = set()
-    for c in asked.where:
-        if isinstance(c, exp.EQ):
-            sides = c.unnest_operands()
-            constant = [not s.find(exp.Column) for s in sides]
-            found |= {asked.text(s) for s, fixed in zip(sides, constant, strict=True) if not fixed and any(constant)}
-    return found
-
-
-def _above(c: exp.Expr) -> list[exp.Expr]:
-    found: list[exp.Expr] = []
-    node: exp.Expr | None = c
-    while node is not None:
-        found.append(node)
-        node = node.parent
-    return found
-
-
-def _kept(asked: Asked, call: exp.AggFunc) -> set[tuple[str, str]] | None:
-    function = AGGREGATES.get(type(call))
-    if function is None or isinstance(call.this, exp.Distinct) or call.args.get("accuracy"):
-        return None
-    whole = function == "count" and isinstance(call.this, exp.Star | exp.Literal)
-    return {(function, "*" if whole else asked.text(call.this))}
 
 
 def suggest(

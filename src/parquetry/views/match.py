@@ -74,10 +74,7 @@ class Match:
 
     def rollup(self, e: exp.AggFunc) -> Rollup | None:
         """The roll-up that is this aggregate; None for one over groups that is right as it stands."""
-        function = AGGREGATES.get(type(e))
-        if function is None or any(v for k, v in e.args.items() if k not in ("this", "big_int")):
-            kept = "; views keep its default precision" if function == DISTINCT else ""
-            raise NoMatch(f"{self._shown(e)} cannot be made from a view{kept}")
+        function = kept_function(self.asked, e)
         if isinstance(e.this, exp.Distinct):
             for part in e.this.expressions:
                 self.check(part)
@@ -159,6 +156,15 @@ class Match:
     def meeting(self) -> tuple[exp.EQ, ...]:
         """The conditions that join the view with the other tables, and those with each other."""
         return tuple(_equation(a, b) for a, b in self.asked.joins if self.of_another(a) or self.of_another(b))
+
+
+def kept_function(asked: Asked, e: exp.AggFunc) -> str:
+    """What a view calls this aggregate; NoMatch when none keeps such a thing."""
+    function = AGGREGATES.get(type(e))
+    if function is None or any(v for k, v in e.args.items() if k not in ("this", "big_int")):
+        kept = "; views keep its default precision" if function == DISTINCT else ""
+        raise NoMatch(f"{asked.text(e)[:60]} cannot be made from a view{kept}")
+    return function
 
 
 def match_view(asked: Asked, view: TableState) -> Match:

@@ -74,11 +74,9 @@ def _profile(rest: str) -> SetProfile:
 
 
 def _create(text: str) -> CreateView:
-    created = _parsed(text)
-    query = created.args.get("expression") if isinstance(created, exp.Create) else None
-    if query is None:
+    created, sql = _parsed(text)
+    if not isinstance(created, exp.Create) or created.args.get("expression") is None or not sql:
         raise QueryError("cannot read the statement; write CREATE MATERIALIZED VIEW name [ORDER BY a, b] AS SELECT …")
-    assert isinstance(created, exp.Create)
     if created.args.get("replace") or created.this.args.get("db"):
         raise QueryError("a view has a plain name and is not replaced; drop the old one first")
     properties = created.args.get("properties")
@@ -92,24 +90,18 @@ def _create(text: str) -> CreateView:
     if not all(isinstance(c, exp.Column) for c in columns):
         raise QueryError("ORDER BY of a view names its columns")
     names = tuple(c.name for c in columns)
-    return CreateView(created.this.name, _query_text(text), names, bool(created.args.get("exists")))
+    return CreateView(created.this.name, sql, names, bool(created.args.get("exists")))
 
 
-def _query_text(text: str) -> str:
-    """What follows the first AS outside of ORDER BY's list, as the user wrote it."""
-    for token in sqlglot.tokenize(text, dialect=SparkText):
-        if token.token_type == TokenType.ALIAS:
-            return text[token.end + 1 :].strip().rstrip(";").strip()
-    raise QueryError("the statement has no AS; write CREATE MATERIALIZED VIEW name AS SELECT …")
-
-
-def _parsed(text: str) -> exp.Expr:
+def _parsed(text: str) -> tuple[exp.Expr, str]:
+    """The statement up to its first AS, and the query behind that as the user wrote it, which is read as all others."""
     try:
-        found = [s for s in sqlglot.parse(text, dialect=SparkText) if s is not None]
+        tokens = sqlglot.tokenize(text, dialect=SparkText)
+        end = next((t.end + 1 for t in tokens if t.token_type == TokenType.ALIAS), len(text))
+        found = sqlglot.parse(f"{text[:end]} SELECT 1", dialect=SparkText)
     except Exception as e:  # the parser's own mistakes as well
-        raise QueryError(
-            f"cannot parse the statement: {(str(e).splitlines() or [type(e).__name__])[0][:200]}"
-        ) from None
-    if len(found) != 1:
+        why = (str(e).splitlines() or [type(e).__name__])[0][:200]
+        raise QueryError(f"cannot parse the statement: {why}") from None
+    if len(found) != 1 or found[0] is None:
         raise QueryError("one statement at a time")
-    return found[0]
+    return found[0], text[end:].strip().rstrip(";").strip()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parquetry.model.queryable import ready, views_over
+from parquetry.model.schema import TableSchema
 from parquetry.model.state import State, TableState
 from parquetry.storage.store import Store
+from parquetry.views.asked import NoMatch
 from parquetry.views.estimate import group_estimator, sampled_groups
-from parquetry.views.lattice import Suggested, There, shape_of, suggest
+from parquetry.views.lattice import Suggested, There, suggest
+from parquetry.views.shapes import Shape, shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +42,8 @@ def suggested_views(
         most = max(0, state.profile.views - kept)
     most = _MOST_VIEWS if most is None else most
     tables = [state.table(table)] if table is not None else list(state.tables.values())
-    over = [o for t in tables if (o := _over(spark, store, state, t, newest, most)) is not None]
+    shapes, refused = _shapes(state, tables, newest)
+    over = [_over(spark, store, state, t, shapes[t.table_id], most) for t in tables if t.rows and shapes[t.table_id]]
     found = [s for s, _ in over]
     compared = {name for _, names in over for name in names}
     best = sorted((v for s in found for v in s.views), key=lambda v: v.rows_after - v.rows_before)[:most]
@@ -53,7 +58,30 @@ def suggested_views(
         if (v.name in idle and v.name not in compared)
         or (v.name in replaced and v.table_id not in below and v.name.lower() not in by_name)
     ]
-    return Suggested(tuple(best), tuple(drop), len(newest))
+    return Suggested(tuple(best), tuple(drop), len(newest), dict(refused.most_common()))
+
+
+def _shapes(
+    state: State, tables: Sequence[TableState], newest: Sequence[Mapping[str, Any]]
+) -> tuple[Mapping[int, Sequence[Shape]], Counter[str]]:
+    """What the queries that read one of ``tables`` need of views over each, and how often which reason has no shape."""
+    names = {t.name.lower() for t in tables}
+    schemas = _schemas(state)
+    shapes: defaultdict[int, list[Shape]] = defaultdict(list)
+    refused = Counter[str]()
+    for sql, times in Counter(q["sql"] for q in newest if names & set(map(str.lower, q["tables"]))).items():
+        found = shape_of(sql, schemas)
+        if isinstance(found, NoMatch):
+            refused[str(found)] += times
+        elif (read := state.table(found[0].sources[0].table)).view is not None:
+            refused["it reads a view"] += times
+        else:
+            shapes[read.table_id] += [found[1]] * times
+    return shapes, refused
+
+
+def _schemas(state: State) -> dict[str, tuple[int, TableSchema]]:
+    return {t.name.lower(): (t.table_id, t.readable) for t in state.tables.values()}
 
 
 def _over(
@@ -61,15 +89,11 @@ def _over(
     store: Store,
     state: State,
     t: TableState,
-    newest: Sequence[Mapping[str, Any]],
+    shapes: Sequence[Shape],
     most: int,
-) -> tuple[Suggested, set[str]] | None:
+) -> tuple[Suggested, set[str]]:
     """What to make over the table, and the views over it that this was compared with."""
-    asked = (shape_of(q["sql"], t.readable) for q in newest if t.name.lower() in q["tables"])
-    shapes = [s for s in asked if s is not None]
-    if t.view is not None or not shapes or not t.rows:
-        return None
-    there = [known for v in views_over(state, t) if (known := _there(v, t, ready(state, v))) is not None]
+    there = [known for v in views_over(state, t) if (known := _there(state, v)) is not None]
     expressions = sorted({g for s in [*shapes, *(v.shape for v in there)] for g in s.groups})
     sample = sampled_groups(spark(), store, t, expressions)
     estimate = group_estimator(sample, expressions, t.rows)
@@ -77,16 +101,16 @@ def _over(
     return suggest(t.name, shapes, t.rows, estimate, most, there, state.tables), {v.name for v in there}
 
 
-def _there(view: TableState, t: TableState, filled: bool) -> There | None:
-    """A view of this table alone, of all its rows, as suggestions are compared with it."""
+def _there(state: State, view: TableState) -> There | None:
+    """A view of one table alone, of all its rows, as suggestions are compared with it."""
     assert view.view is not None
     spec = view.view.spec
-    shape = None if spec.where or len(spec.sources) > 1 else shape_of(spec.sql, t.readable)
-    if shape is None:
+    found = NoMatch() if spec.where else shape_of(spec.sql, _schemas(state))
+    if isinstance(found, NoMatch):
         return None
-    grouped = {c.name: shape_of(f"SELECT count(*) AS n FROM t GROUP BY {c.argument}", t.readable) for c in spec.groups}
-    order = [group for name in view.schema.key if (one := grouped.get(name)) is not None for group in one.groups]
-    return There(view.name, shape, tuple(order), float(view.rows), filled)
+    asked, shape = found
+    texts = {c.name: asked.text(e) for c, (_, e) in zip(spec.columns, asked.items, strict=True)}
+    return There(view.name, shape, tuple(texts[k] for k in view.schema.key), float(view.rows), ready(state, view))
 
 
 def _idle(state: State, newest: Sequence[Mapping[str, Any]], made: Mapping[str, float]) -> set[str]:

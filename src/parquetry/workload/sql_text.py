@@ -46,9 +46,12 @@ def words_of(sql: str) -> list[Lexeme]:
     return words
 
 
-def parse_query(sql: str) -> exp.Query:
-    """The one query in ``sql``; raises QueryError for text that is no query, or more than one."""
-    words = words_of(sql)
+def parse_query(sql: str, words: Sequence[Lexeme] | None = None) -> exp.Query:
+    """The one query in ``sql``; raises QueryError for text that is no query, or more than one.
+
+    ``words`` are those of the text where they are known.
+    """
+    words = words_of(sql) if words is None else words
     try:
         statements = [s for s in sqlglot.parse(sql, dialect=SparkText) if s is not None]
     except sqlglot.errors.ParseError as e:

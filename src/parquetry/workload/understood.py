@@ -64,6 +64,11 @@ def not_understood(words: Sequence[Lexeme]) -> str:
     return ""
 
 
+def escapes(sql: str) -> str:
+    """Why the constants of a text are not trusted; empty when they are."""
+    return "the text has backslash escapes" if "\\" in sql else ""
+
+
 def in_sparks_order(words: Sequence[Lexeme]) -> bool:
     """Whether the clauses of every SELECT come in the one order that Spark takes, without a comma too many.
 

@@ -54,7 +54,7 @@ def demo(
 def _cleared(named: str) -> Path:
     """The folder for the demo's warehouse; an earlier demo's goes, anything else is left alone."""
     from parquetry.errors import WarehouseError
-    from parquetry.folder import local_folder
+    from parquetry.warehouse import local_folder
 
     folder = local_folder(named)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

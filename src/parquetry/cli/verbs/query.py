@@ -40,7 +40,7 @@ def sql(
         print_json(
             {
                 "columns": table.column_names,
-                "types": [_type_name(t) for t in table.schema.types],
+                "types": result.types,
                 "rows": rows_of(table),
                 "stats": stats,
             }
@@ -62,16 +62,6 @@ def rows_of(table: pa.Table) -> list[list[Any]]:
     except (OverflowError, ValueError) as e:  # Arrow's dates reach further than Python's
         raise QueryError(f"a value of the answer cannot be shown ({e}); cast it to a string") from e
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _type_name(arrow: pa.DataType) -> str:
-    from parquetry.errors import SchemaError
-    from parquetry.model.types import type_name
-
-    try:
-        return type_name(arrow)
-    except SchemaError:  # an interval or a null literal: no column of a table can have it, but a result can
-        return str(arrow)
 
 
 def stats_line(stats: dict[str, Any]) -> str:

@@ -103,7 +103,8 @@ def suggest_views(
         for s in found.views
     ]
     if json:
-        print_json({"queries": found.queries, "views": rows, "drop": list(found.drop), "applied": apply})
+        told = {"queries": found.queries, "views": rows, "drop": list(found.drop), "refused": found.refused}
+        print_json({**told, "applied": apply})
         return
     print_table(
         ("view", "rows", "queries", "rows read before", "after", "definition"),
@@ -111,6 +112,8 @@ def suggest_views(
     )
     for name in found.drop:
         print(f"{'dropped' if apply else 'to drop'}: {name}, which none of {found.queries} queries needs")
+    for why, queries in found.refused.items():
+        print(f"no view for {queries} of {found.queries} queries: {why}")
     if apply and found.views:
         print("filled by the next maintain")
 

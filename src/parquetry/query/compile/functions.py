@@ -6,10 +6,11 @@ A function that agrees only on part of its arguments is guarded: where it might 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
+from parquetry.query.compile.plain_expressions import Expressions
 from parquetry.query.compile.spark_names import listed, named
 from parquetry.query.compile.typed import (
     Refused,
@@ -25,10 +26,7 @@ from parquetry.query.compile.typed import (
 from parquetry.workload.coercion import INTEGRAL, decimal, decimal_of, is_numeric
 from parquetry.workload.constants import Constant, Interval, fold, type_name_of
 
-if TYPE_CHECKING:
-    from parquetry.query.compile.expressions import ScopedExpressions
-
-Compile = Callable[["ScopedExpressions", Any], Typed]
+Compile = Callable[[Expressions, Any], Typed]
 
 
 def _only(e: exp.Expr, *args: str) -> None:
@@ -36,7 +34,7 @@ def _only(e: exp.Expr, *args: str) -> None:
         raise left_to_spark(e)
 
 
-def _strings(x: ScopedExpressions, parts: list[exp.Expr]) -> list[Typed]:
+def _strings(x: Expressions, parts: list[exp.Expr]) -> list[Typed]:
     found = [x.compile(p) for p in parts]
     for t in found:
         if t.type != "string":
@@ -44,14 +42,14 @@ def _strings(x: ScopedExpressions, parts: list[exp.Expr]) -> list[Typed]:
     return found
 
 
-def _number(x: ScopedExpressions, e: exp.Expr | None, what: str) -> int:
+def _number(x: Expressions, e: exp.Expr | None, what: str) -> int:
     c = None if e is None else fold(e)
     if c is None or c.type not in INTEGRAL or c.value is None:
         raise Refused(f"{what} that is no plain number")
     return int(c.value)
 
 
-def _substring(x: ScopedExpressions, e: exp.Substring) -> Typed:
+def _substring(x: Expressions, e: exp.Substring) -> Typed:
     _only(e, "this", "start", "length")
     (t,) = _strings(x, [e.this])
     start = _number(x, e.args.get("start"), "a start of a substring")
@@ -66,7 +64,7 @@ def _substring(x: ScopedExpressions, e: exp.Substring) -> Typed:
     return computed("string", f"substring({t.sql}, {start}, {max(0, length)})", name, [t])
 
 
-def _concat(x: ScopedExpressions, e: exp.Expr) -> Typed:
+def _concat(x: Expressions, e: exp.Expr) -> Typed:
     parts = list(e.flatten()) if isinstance(e, exp.DPipe) else e.expressions
     found = [x.compile(p) for p in parts]
     for t in found:
@@ -81,7 +79,7 @@ def _text(t: Typed) -> str:
 
 
 def _case(word: str) -> Compile:
-    def compiled(x: ScopedExpressions, e: exp.Expr) -> Typed:
+    def compiled(x: Expressions, e: exp.Expr) -> Typed:
         _only(e, "this")
         (t,) = _strings(x, [e.this])
         # Beyond ASCII the two follow different tables.
@@ -94,21 +92,21 @@ def _case(word: str) -> Compile:
     return compiled
 
 
-def _trim(x: ScopedExpressions, e: exp.Trim) -> Typed:
+def _trim(x: Expressions, e: exp.Trim) -> Typed:
     _only(e, "this", "position")
     word = {"": "trim", "LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim"}[str(e.args.get("position") or "")]
     (t,) = _strings(x, [e.this])
     return computed("string", f"{word}({t.sql}, ' ')", None, [t])
 
 
-def _length(x: ScopedExpressions, e: exp.Length) -> Typed:
+def _length(x: Expressions, e: exp.Length) -> Typed:
     _only(e, "this")
     (t,) = _strings(x, [e.this])
     certain = "char_length" not in x.text and "character_length" not in x.text and "len(" not in x.text
     return computed("int", f"CAST(length({t.sql}) AS INTEGER)", named("length({})", [t]) if certain else None, [t])
 
 
-def _replace(x: ScopedExpressions, e: exp.Replace) -> Typed:
+def _replace(x: Expressions, e: exp.Replace) -> Typed:
     _only(e, "this", "expression", "replacement")
     parts = [e.this, e.expression, *([e.args["replacement"]] if e.args.get("replacement") else [])]
     found = _strings(x, parts)
@@ -117,14 +115,14 @@ def _replace(x: ScopedExpressions, e: exp.Replace) -> Typed:
     return computed("string", f"replace({', '.join(t.sql for t in found)})", None, found)
 
 
-def _position(x: ScopedExpressions, e: exp.StrPosition) -> Typed:
+def _position(x: Expressions, e: exp.StrPosition) -> Typed:
     _only(e, "this", "substr")
     found = _strings(x, [e.this, e.args["substr"]])
     return computed("int", f"CAST(instr({found[0].sql}, {found[1].sql}) AS INTEGER)", None, found)
 
 
 def _side(word: str) -> Compile:
-    def compiled(x: ScopedExpressions, e: exp.Expr) -> Typed:
+    def compiled(x: Expressions, e: exp.Expr) -> Typed:
         _only(e, "this", "expression")
         (t,) = _strings(x, [e.this])
         count = _number(x, e.expression, "a length")
@@ -133,7 +131,7 @@ def _side(word: str) -> Compile:
     return compiled
 
 
-def _abs(x: ScopedExpressions, e: exp.Abs) -> Typed:
+def _abs(x: Expressions, e: exp.Abs) -> Typed:
     _only(e, "this")
     t = x.compile(e.this)
     if not is_numeric(t.type):
@@ -141,7 +139,7 @@ def _abs(x: ScopedExpressions, e: exp.Abs) -> Typed:
     return computed(t.type, f"CAST(abs({t.sql}) AS {duck_type(t.type)})", named("abs({})", [t]), [t])
 
 
-def _round(x: ScopedExpressions, e: exp.Round) -> Typed:
+def _round(x: Expressions, e: exp.Round) -> Typed:
     _only(e, "this", "decimals")
     t = x.compile(e.this)
     digits = decimal_of(t.type)
@@ -156,7 +154,7 @@ def _round(x: ScopedExpressions, e: exp.Round) -> Typed:
 
 
 def _whole(word: str) -> Compile:
-    def compiled(x: ScopedExpressions, e: exp.Expr) -> Typed:
+    def compiled(x: Expressions, e: exp.Expr) -> Typed:
         _only(e, "this")
         t = x.compile(e.this)
         digits = decimal_of(t.type)
@@ -173,7 +171,7 @@ def _whole(word: str) -> Compile:
     return compiled
 
 
-def _nullif(x: ScopedExpressions, e: exp.Nullif) -> Typed:
+def _nullif(x: Expressions, e: exp.Nullif) -> Typed:
     _only(e, "this", "expression")
     a, b = x.compile(e.this), x.compile(e.expression)
     same = x.comparison("=", a, b)
@@ -181,7 +179,7 @@ def _nullif(x: ScopedExpressions, e: exp.Nullif) -> Typed:
 
 
 def _most(word: str) -> Compile:
-    def compiled(x: ScopedExpressions, e: exp.Expr) -> Typed:
+    def compiled(x: Expressions, e: exp.Expr) -> Typed:
         found = [x.compile(p) for p in (e.this, *e.expressions)]
         type_ = merged_type(found)
         text = f"{word}({', '.join(convert(t, type_) for t in found)})"
@@ -193,7 +191,7 @@ def _most(word: str) -> Compile:
 _FIELDS = {"YEAR": "year", "MONTH": "month", "DAY": "day", "QUARTER": "quarter", "WEEK": "week", "DOY": "dayofyear"}
 
 
-def _date(x: ScopedExpressions, e: exp.Expr) -> Typed:
+def _date(x: Expressions, e: exp.Expr) -> Typed:
     inner = e.this if isinstance(e, exp.TsOrDsToDate) and not e.args.get("format") else e
     t = x.compile(inner)
     if t.type != "date":
@@ -201,7 +199,7 @@ def _date(x: ScopedExpressions, e: exp.Expr) -> Typed:
     return t
 
 
-def _extract(x: ScopedExpressions, e: exp.Extract) -> Typed:
+def _extract(x: Expressions, e: exp.Extract) -> Typed:
     field = _FIELDS.get(e.this.name.upper())
     if field is None:
         raise left_to_spark(e)
@@ -211,7 +209,7 @@ def _extract(x: ScopedExpressions, e: exp.Extract) -> Typed:
 
 
 def _field(word: str) -> Compile:
-    def compiled(x: ScopedExpressions, e: exp.Expr) -> Typed:
+    def compiled(x: Expressions, e: exp.Expr) -> Typed:
         _only(e, "this")
         t = _date(x, e.this)
         return computed("int", f"CAST({word}({t.sql}) AS INTEGER)", named(f"{word}({{}})", [t]), [t])
@@ -219,19 +217,19 @@ def _field(word: str) -> Compile:
     return compiled
 
 
-def _day_of_week(x: ScopedExpressions, e: exp.DayOfWeek) -> Typed:
+def _day_of_week(x: Expressions, e: exp.DayOfWeek) -> Typed:
     _only(e, "this")
     t = _date(x, e.this)
     return computed("int", f"(CAST(dayofweek({t.sql}) AS INTEGER) + 1)", named("dayofweek({})", [t]), [t])
 
 
-def _days_between(x: ScopedExpressions, e: exp.DateDiff) -> Typed:
+def _days_between(x: Expressions, e: exp.DateDiff) -> Typed:
     _only(e, "this", "expression")
     a, b = _date(x, e.this), _date(x, e.expression)
     return computed("int", f"CAST(({a.sql} - {b.sql}) AS INTEGER)", None, [a, b])
 
 
-def _days_later(x: ScopedExpressions, e: exp.TsOrDsAdd) -> Typed:
+def _days_later(x: Expressions, e: exp.TsOrDsAdd) -> Typed:
     c = fold(e)
     if c is not None:
         return Typed(c.type, literal(c), None, constant=c)
@@ -244,10 +242,8 @@ def _days_later(x: ScopedExpressions, e: exp.TsOrDsAdd) -> Typed:
     return computed("date", f"({t.sql} + CAST({n.sql} AS INTEGER))", None, [t, n])
 
 
-def _plus(x: ScopedExpressions, e: exp.Expr) -> Typed:
+def _plus(x: Expressions, e: exp.Expr) -> Typed:
     """A date plus or minus days or an interval; other sums are arithmetic."""
-    from parquetry.query.compile.plain_expressions import Expressions
-
     c = fold(e)
     if c is not None and c.type in ("date", "timestamp", "timestamp_ntz"):
         return Typed(c.type, literal(c), None, constant=c)
@@ -271,10 +267,8 @@ def _plus(x: ScopedExpressions, e: exp.Expr) -> Typed:
     return Expressions.compile(x, e)
 
 
-def _cast(x: ScopedExpressions, e: exp.Cast) -> Typed:
+def _cast(x: Expressions, e: exp.Cast) -> Typed:
     """Casts that may fail stop the query as in Spark; the parser forgets which were TRY_CAST."""
-    from parquetry.query.compile.plain_expressions import Expressions
-
     target = type_name_of(e.args["to"])
     if target is None or fold(e) is not None:
         return Expressions.compile(x, e)

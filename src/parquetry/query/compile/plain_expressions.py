@@ -73,8 +73,8 @@ class Expressions:
 
     def __init__(self, source: RowSource) -> None:
         self.source = source
-        text = source.sql.lower()
-        self.coalesce_named = "nvl" not in text and "ifnull" not in text  # the parser forgets which one was written
+        self.text = source.sql.lower()  # tells what the parser forgets
+        self.coalesce_named = "nvl" not in self.text and "ifnull" not in self.text
         self.columns = {c.name.lower(): c for c in source.schema.columns}
         self.other_names = BARE_FUNCTIONS | {a.lower() for a in source.aliases}
 

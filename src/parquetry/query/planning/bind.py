@@ -24,7 +24,7 @@ from parquetry.workload.allowed import check_allowed
 from parquetry.workload.lexemes import Lexeme
 from parquetry.workload.simplify import both
 from parquetry.workload.sql_text import TooDeep, parse_query, words_of
-from parquetry.workload.understood import in_sparks_order, not_bound, not_understood
+from parquetry.workload.understood import escapes, in_sparks_order, not_bound, not_understood
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def bind(sql: str, tables: Mapping[str, TableSchema], trusted: bool = False) -> 
     if doubt:
         return _whole(sql, words, tables, doubt)
     try:
-        query = parse_query(sql)
+        query = parse_query(sql, words)
         doubt = not_bound(query, sql, words)
         return _whole(sql, words, tables, doubt) if doubt else _bind(sql, query, words, tables)
     except (RecursionError, TooDeep):
@@ -109,7 +109,7 @@ def bind(sql: str, tables: Mapping[str, TableSchema], trusted: bool = False) -> 
 
 
 def _bind(sql: str, query: exp.Query, words: Sequence[Lexeme], tables: Mapping[str, TableSchema]) -> BoundQuery:
-    opaque = "the text has backslash escapes" if "\\" in sql else ""
+    opaque = escapes(sql)
     found = find_references(query, tables, opaque)
     if not found.complete:
         return _whole(sql, words, tables, "the text names a relation in a place that is not read")

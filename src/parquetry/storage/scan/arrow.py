@@ -40,13 +40,15 @@ def scanned_rows(
 ) -> pa.Table:
     """All stored rows of the scan's files, unmerged; without ``columns`` all of them, and for keyed tables
     ``__order``, as Spark's adapter gives it."""
+    names, keyed = scan.table.schema.names, scan.table.schema.keyed
+    columns = columns or ([*names, ORDER] if keyed else names)
     checked = {file.path: file for d in deltas for file in data_files(store, d)}
     table, parts = scan.table, []
     for task in scan.tasks:
         file = checked[task.file.path]
         groups = range(footer_of(store, file).num_row_groups)
-        rows, _ = stored_rows(store, table, task.schema_id, file, groups, columns or table.schema.names)
-        if table.schema.keyed and columns is None:
+        rows, _ = stored_rows(store, table, task.schema_id, file, groups, [c for c in columns if c != ORDER])
+        if ORDER in columns:
             rows = rows.append_column(ORDER, pa.repeat(pa.scalar(task.place, pa.int64()), rows.num_rows))
         parts.append(rows)
     return pa.concat_tables(parts) if parts else table.schema.arrow.empty_table()
