@@ -173,10 +173,10 @@ class Engine:
         if not analyze:
             return Explanation(plan)
         _, stats = self._run(plan)
-        count = matching_rows_query(sql)
-        matching = None
-        if count is not None and len(plan.tables) == 1 and plan.view is None:
-            (matching,) = self._run(self.plan(count))[0].column(0).to_pylist()
+        count, matching = matching_rows_query(plan), None
+        if count is not None:
+            counted, _ = self._run(self._plan(plan.snapshot, count, "auto", frozenset(), None), logged=False)
+            (matching,) = counted.column(0).to_pylist()
         return Explanation(plan, stats, matching)
 
     def query(
@@ -243,7 +243,7 @@ class Engine:
         self.snapshots.hold_while(plan.snapshot, lives(frame))
         return frame
 
-    def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
+    def _run(self, plan: Plan, *, logged: bool = True) -> tuple[pa.Table, dict[str, Any]]:
         self._catalog.check_process()
         started, first = time.perf_counter(), plan
         with self.follower.query():
@@ -254,7 +254,8 @@ class Engine:
                 table, measured = self._runner(plan).run(plan)
             seconds = time.perf_counter() - started
             stats = statistics_of(plan, measured, table.num_rows, seconds * 1e3)
-            self.log.add(plan, stats)
+            if logged:
+                self.log.add(plan, stats)
             if plan is first and plan.rows > _MANY_ROWS and plan.scan is None:
                 rough = estimate(plan)
                 self._speeds.note(plan.executor, rough.local_s if plan.executor == "local" else rough.spark_s, seconds)

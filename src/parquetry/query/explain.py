@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from parquetry.query.local.reader import ways_to_read
 from parquetry.query.planning.plan import Decision, Plan
-from parquetry.workload.sql_text import parse_query
 
 
 class Explanation:
@@ -34,7 +33,7 @@ class Explanation:
             skew = f"{found}; estimated {scan['estimated_skew']}"
             workers.append(Decision("scan_workers", f"{scan['workers']} of {scan['wanted']} workers had rows", skew))
         if self.matching is None:
-            return [Decision("ran", read, "the lower bound is known for queries over one table"), *workers]
+            return [Decision("ran", read, "the lower bound is known for one SELECT over one table, understood whole"), *workers]
         (t,) = self.plan.tables.values()
         least = max(self.matching, min(self._block_rows(), sum(d.rows for d in t.deltas)))
         width = t.bytes * t.column_share / t.rows if t.rows else 0.0
@@ -108,13 +107,15 @@ def how_read(plan: Plan) -> list[Decision]:
     return found
 
 
-def matching_rows_query(sql: str) -> str | None:
-    """A query that counts the rows which satisfy the WHERE of a single SELECT; None for anything more."""
-    parsed = parse_query(sql)
-    if not isinstance(parsed, exp.Select) or parsed.args.get("joins") or parsed.args.get("with_"):
+def matching_rows_query(plan: Plan) -> str | None:
+    """A query that counts the rows which satisfy the WHERE of a SELECT over one table; None for anything more, and
+    where the text was not understood whole."""
+    bound, query = plan.bound, plan.bound.tree
+    if plan.view is not None or bound.doubt or len(bound.refs) != 1 or not isinstance(query, exp.Select):
         return None
-    source, where = parsed.args.get("from_"), parsed.args.get("where")
-    if source is None or not isinstance(source.this, exp.Table):
+    source, where = query.args.get("from_"), query.args.get("where")
+    more = any(query.args.get(part) for part in ("joins", "laterals", "with_"))
+    if more or source is None or not isinstance(source.this, exp.Table):
         return None
     counting = exp.select("count(*) AS n").from_(source.this.copy())
     if where is not None:
