@@ -74,3 +74,27 @@ def test_the_matching_rows_are_counted_beside_the_users_queries(wh: parquetry.Wa
     sql = "SELECT k FROM t WHERE a = 1 LIMIT 2"
     assert wh.explain(sql, analyze=True).matching == 10
     assert [q["sql"] for q in wh.queries()] == [sql]
+
+
+def test_every_step_is_there_as_data(wh: parquetry.Warehouse) -> None:
+    told = wh.explain("SELECT k FROM t WHERE a = 1", executor="local", analyze=True).to_json()
+    assert (told["view"], told["picks"], told["holds"]) == (None, True, True)
+    steps = {s["rule"]: s for s in told["steps"]}
+    assert steps["pick_row_groups"]["figures"] == {"row_groups": 1, "of": 1}
+    assert steps["hold_rows"]["figures"] == {"rows": 100, "pieces": 1}
+    read = {"row_groups": 1, "of": 1, "files": 1, "of_files": 1, "rows": 100, "rows_read": 100}
+    assert steps["read"]["figures"] == {**read, "whole": 0, "by_row_numbers": 0, "picked": 1}
+    bound, ran = steps["lower bound"]["figures"], steps["ran"]["figures"]
+    assert (bound["matching"], bound["rows"]) == (10, 100)
+    assert ran["times_rows"] == 1.0
+    assert ran["times_bytes"] == ran["bytes_read"] / bound["bytes"] > 0
+    off = wh.explain("SELECT k FROM t", executor="local", off=["hold_rows", "pick_row_groups"]).to_json()
+    assert (off["picks"], off["holds"]) == (False, False)
+
+
+def test_the_workers_of_a_join_are_told_under_its_rule(wh: parquetry.Warehouse) -> None:
+    told = wh.explain("SELECT count(*) AS n FROM t JOIN t AS u ON t.k = u.k", splits=2, analyze=True)
+    assert told.plan.join is not None
+    (shared,) = [d for d in told.decisions if "skew of rows" in d.why]
+    assert shared.rule == "join_workers"
+    assert shared.figures["wanted"] >= shared.figures["workers"] > 0

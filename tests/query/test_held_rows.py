@@ -14,6 +14,7 @@ import pytest
 import parquetry
 from parquetry.maintain.pick import Advance
 from parquetry.query.local import held_rows as hot_files
+from parquetry.query.rules import hold_rows
 from parquetry.storage.scan import scan
 
 if TYPE_CHECKING:
@@ -225,11 +226,13 @@ def test_only_pieces_that_are_asked_for_are_copied(wh: Warehouse, monkeypatch: p
 
 
 def test_a_query_of_many_rows_is_not_for_memory(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot_files, "_MOST_ROWS", 4)
+    monkeypatch.setattr(hold_rows, "_MOST_ROWS", 4)
     for _ in range(3):
         _ask(wh)
     _hot(wh).wait()
     assert not _hot(wh)._copies
+    (step,) = [d for d in wh.explain(QUERY, executor="local").decisions if d.rule == "hold_rows"]
+    assert (step.outcome, step.figures) == ("refused", {"rows": 5, "pieces": 2})
     for _ in range(3):
         _ask(wh, "SELECT v FROM t WHERE k = 4")
     _hot(wh).wait()

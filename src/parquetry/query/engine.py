@@ -135,7 +135,8 @@ class Engine:
             n: read_whole(snapshot, states[n], t.refs, self._store, stored=t.stored) for n, t in plan.tables.items()
         }
         chosen = tuple(d for d in plan.decisions if d.rule in (BIND, VIEWS.name))
-        again = apply_rules(replace(plan, tables=tables, decisions=chosen, scan=None, ways=(), join=None), AGAIN)
+        undecided = replace(plan, tables=tables, decisions=chosen, picks=False, holds=False)
+        again = apply_rules(replace(undecided, scan=None, ways=(), join=None), AGAIN)
         fewer, more = sorted((again.rows, plan.chosen_rows))
         same = more <= max(_MUCH * fewer, _FEW_ROWS) and again.executor == plan.executor
         return again if same else None

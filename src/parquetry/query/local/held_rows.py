@@ -35,8 +35,6 @@ from parquetry.storage.scan.scan import PIECE_ROWS, Piece, plan_scan
 from parquetry.storage.snapshot_index import data_files, open_snapshot
 from parquetry.storage.store import Store
 
-_MOST_ROWS = 1 << 19  # that a query reads; several threads are sooner done with more
-_MOST_PIECES = 32  # and of how many pieces
 _MOST_PIECE_BYTES = 32 << 20  # of memory
 _MOST_BYTES = 256 << 20  # of memory, for all copies
 _REFERENCE = 16  # bytes of a value of any length, short ones included
@@ -71,12 +69,10 @@ class HotFiles:
     def of(self, plan: Plan, *, asked: bool = True) -> dict[str, list[Held]]:
         """What holds the plan's rows, by the paths of their files; nothing unless all are there. ``asked``: someone
         asked for them, and what is not there will be copied if that happens again."""
-        if not plan.holds or not 0 < plan.rows <= _MOST_ROWS:
+        if not plan.holds:
             return {}
         tables = plan.tables.values()
         pieces = {piece: t for t in tables if t.kept for piece in t.kept.pieces}
-        if len(pieces) > _MOST_PIECES:
-            return {}
         several = {_mergeable(t.deltas): t for t in tables}
         with self._lock:
             if asked:
