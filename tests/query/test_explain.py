@@ -98,3 +98,13 @@ def test_the_workers_of_a_join_are_told_under_its_rule(wh: parquetry.Warehouse) 
     (shared,) = [d for d in told.decisions if "skew of rows" in d.why]
     assert shared.rule == "join_workers"
     assert shared.figures["wanted"] >= shared.figures["workers"] > 0
+
+
+def test_what_merging_compares_is_read_too(wh: parquetry.Warehouse) -> None:
+    wh.create_table("u", "k int, v int, at int, w int, x int", ["k"], model="upsert", sequence="at")
+    for at in (1, 2):
+        wh.ingest("u", pa.table({n: pa.array([at], pa.int32()) for n in ("k", "v", "at", "w", "x")}))
+    wh.maintain()
+    (t,) = wh.explain("SELECT v FROM u").plan.tables.values()
+    assert t.merge
+    assert t.column_share == 3 / 5
