@@ -80,7 +80,7 @@ class Engine:
         self._planned = Planned(trusted)
         self._speeds = speeds or Speeds()
         self._stopped: dict[str, str] = {}  # texts that the local executor could not finish, and why
-        self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
+        self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.held.forget)
         self.log = QueryLog(catalog)
         parts = (catalog, self.log, self.follower.end, self.snapshots, self._local)
         self._end = weakref.finalize(self, _abandoned, *parts)
@@ -197,7 +197,7 @@ class Engine:
         """Gets ready for readers of ``state``, at the QT that it will show next: what they often ask for is in memory,
         planned and prepared."""
         coming = replace(state, qt=candidate(state))
-        self._local.hot.warm(coming, self.follower.give_way)
+        self._local.held.warm(coming, self.follower.give_way)
         self.follower.give_way()
         waiting = self._planned.waiting(Snapshot(coming))
         if not waiting:
