@@ -380,8 +380,8 @@ class Warehouse:
     ) -> WhatIf:
         """What one query would read if ``table`` had the layout, learned from the log, and what it reads today."""
         state = self.catalog.state()
-        induced = self._engine.plan(query).induced
-        name, asked = part_of_query(query, table, state.readable, induced)
+        plan = self._engine.plan(query)
+        name, asked = part_of_query(plan.asked or plan.bound, table, plan.induced)
         log = asked_queries(self._logged(), name, queries)
         wanted = options or RelayoutOptions(sample_rows=SAMPLE_ROWS)
         with self._watched(progress):

@@ -67,11 +67,11 @@ def test_compaction_by_others_is_shown_when_memory_is_ready_for_it(pair: tuple[W
     writer.catalog.commit([AdvanceQT({state.table("t").table_id: state.clock}, state.clock)], kind="advance qt")
     for _ in range(3):
         assert _ask(reader)[0] == 11
-    hot = reader._engine._local.hot
-    hot.wait()
+    held = reader._engine._local.held
+    held.wait()
     reader._engine.follower.look()
     _, before = _ask(reader)
-    assert len(hot._copies) == 2
+    assert len(held._copies.pieces) == 2
     writer.maintain()
     assert len(writer.catalog.state().table("t").deltas) == 1
     end = time.monotonic() + 20
@@ -82,13 +82,15 @@ def test_compaction_by_others_is_shown_when_memory_is_ready_for_it(pair: tuple[W
     assert result.stats["deltas"] == 1
     (delta,) = writer.catalog.state().table("t").deltas
     reader._engine.follower.look()
-    assert {path for path, _ in hot._copies} == {f.path for f in delta.files}, "copied before shown; the old ones left"
+    assert {path for path, _ in held._copies.pieces} == {f.path for f in delta.files}, (
+        "copied before shown; the old ones left"
+    )
 
 
 def _often(reader: Warehouse) -> None:
     for _ in range(12):
         _ask(reader)
-        reader._engine._local.hot.wait()
+        reader._engine._local.held.wait()
 
 
 def _advance(wh: Warehouse) -> None:
@@ -111,7 +113,7 @@ def test_what_is_often_asked_is_planned_and_prepared_before_the_qt_moves(pair: t
         assert result.plan.tables["t"] is coming.tables["t"]
         assert result.rows() == [{"k": 1, "v": total}]
         assert not reader._engine._planned._next
-        text = reader._engine._local._text(result.plan, reader._engine._local.hot.of(result.plan), [])
+        text = reader._engine._local._text(result.plan, reader._engine._local.held.of(result.plan), [])
         assert text in reader._engine._local._ready[-1]
         assert text not in reader._engine._local._own()
 
@@ -140,7 +142,7 @@ def test_threads_that_meet_at_a_ready_statement_do_not_wait(pair: tuple[Warehous
     with ready.lock:  # as if another thread ran it
         assert _ask(reader)[0] == 11
     result = reader.sql(QUERY, executor="local")
-    text = reader._engine._local._text(result.plan, reader._engine._local.hot.of(result.plan), [])
+    text = reader._engine._local._text(result.plan, reader._engine._local.held.of(result.plan), [])
     assert text in reader._engine._local._own(), "it prepared its own"
     found: list[int] = []
     threads = [threading.Thread(target=lambda: found.extend(_ask(reader)[0] for _ in range(20))) for _ in range(4)]
@@ -201,7 +203,7 @@ def test_a_dropped_table_takes_its_plans_along(pair: tuple[Warehouse, Warehouse]
         writer.maintain()
     for _ in range(12):
         reader.sql("SELECT count(*) AS n FROM u", executor="local").rows()
-        reader._engine._local.hot.wait()
+        reader._engine._local.held.wait()
     writer.ingest("u", pa.table({"k": pa.array([1], pa.int32())}))
     reader._engine.follower.look()
     assert reader._engine._planned._next

@@ -13,7 +13,7 @@ import pytest
 
 import parquetry
 from parquetry.model.state import ReplaceDeltas
-from parquetry.query.local import held_rows as hot_files
+from parquetry.query.local import admit_rows
 from parquetry.warehouse import Warehouse
 from tests.views.without_spark import ingest, publish, write
 
@@ -48,21 +48,21 @@ def test_versions_that_nobody_reads_are_forgotten(wh: Warehouse) -> None:
 
 
 def test_merges_of_files_that_are_gone_are_forgotten(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    hot = wh._engine._local.hot
-    monkeypatch.setattr(hot_files, "_MOST_BYTES", 3 * 160 + 100)  # room for copies, not for what is merged of them
+    held = wh._engine._local.held
+    monkeypatch.setattr(admit_rows, "_MOST_BYTES", 3 * 160 + 100)  # room for copies, not for what is merged of them
     for i in range(3):
         ingest(wh, "t", rows(10 * i), f"batch {i}")
         publish(wh)
         for _ in range(4):
             wh.sql(QUERY, executor="local").rows()
-            hot.wait()
-    assert hot._merging
+            held.wait()
+    assert held._merging
     state = wh.catalog.state()
     t = state.table("t")
     one = write(wh, t, rows(0, 30), (t.deltas[0].t_lo, t.deltas[-1].t_hi))
     wh.catalog.commit([ReplaceDeltas(t.table_id, tuple(d.delta_id for d in t.deltas), one)], kind="compact")
-    hot.forget(wh.catalog.state())
-    assert not hot._merging
+    held.forget(wh.catalog.state())
+    assert not held._merging
     assert wh.sql(QUERY, executor="local").rows()[0]["n"] == 30
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import parquetry
 from parquetry import RelayoutOptions
-from parquetry.query.local import held_rows as hot_files
 from parquetry.query.local import reader as local_source
 from parquetry.query.local.reader import BEYOND_PLAN
+from parquetry.query.rules.hold_rows import HOLD_ROWS
 from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS
 
 ROWS = 60_000
@@ -69,16 +69,16 @@ def planned_bytes(wh: parquetry.Warehouse, kept: Any, columns: set[str]) -> int:
 def test_no_more_is_read_than_is_kept(
     wh: parquetry.Warehouse, monkeypatch: pytest.MonkeyPatch, way: str, value: str
 ) -> None:
-    monkeypatch.setattr(hot_files, "_MOST_ROWS", 0)
     if way != "automatic":
         monkeypatch.setattr(local_source, "_PICKED_MS", 1e9 if way == "numbered" else -1e9)
     if way == "numbered":
         monkeypatch.setattr(local_source, "_DUCKDB_GAP", 0)
-    wh.sql(f"SELECT count({value}) AS n FROM p", executor="local", off=[PICK_ROW_GROUPS.name]).rows()  # reads footers
+    files, whole = [HOLD_ROWS.name], [HOLD_ROWS.name, PICK_ROW_GROUPS.name]
+    wh.sql(f"SELECT count({value}) AS n FROM p", executor="local", off=whole).rows()  # reads footers
     some, most = 0, 0
     for w in WINDOWS:
-        found = wh.sql(window(*w, value), executor="local")
-        assert found.rows() == wh.sql(window(*w, value), executor="local", off=[PICK_ROW_GROUPS.name]).rows()
+        found = wh.sql(window(*w, value), executor="local", off=files)
+        assert found.rows() == wh.sql(window(*w, value), executor="local", off=whole).rows()
         (kept,) = found.plan.tables.values()
         assert kept.rows <= found.stats["rows_scanned"] <= kept.rows * (1 + BEYOND_PLAN)
         if way != "numbered":  # these row groups are so small that DuckDB would read what lies between their chunks

@@ -23,6 +23,7 @@ from parquetry.model.predicate import Nothing
 from parquetry.model.reached import Reached
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
+from parquetry.storage.scan.scan import must_merge
 from parquetry.storage.snapshot_index import open_snapshot
 from parquetry.storage.store import Store
 
@@ -111,7 +112,7 @@ def stored_layout(store: Store, state: State, table: TableState, stored: ColumnB
     """The table as it is: its real index, pruned as a query would; what is not visible yet is left out."""
     deltas = tuple(d for d in table.deltas if d.t_hi <= state.qt) or table.deltas
     index = open_snapshot(store, deltas, table.schema)
-    merged_by = table.schema.key if table.schema.keyed and len(deltas) > 1 else ()
+    merged_by = table.schema.key if must_merge(table, deltas) else ()
     return PricedLayout(index, known_layouts(table), stored, tuple(merged_by))
 
 

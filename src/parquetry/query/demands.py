@@ -23,7 +23,7 @@ from parquetry.model.predicate import (
 )
 from parquetry.model.schema import TableSchema
 from parquetry.model.through import about
-from parquetry.query.planning.bind import TableRef, bind
+from parquetry.query.planning.bind import BoundQuery, TableRef, bind
 from parquetry.query.sql.conditions import NOT_USED
 from parquetry.workload.lexemes import semicolons
 from parquetry.workload.simplify import both
@@ -129,7 +129,10 @@ def asked_of(sql: str, table: str, tables: Mapping[str, TableSchema], induced: S
 
     ``induced`` is what joins say of each of its references, if that is known.
     """
-    refs = bind(sql, tables).refs
+    return _asked_of(bind(sql, tables).refs, table, induced)
+
+
+def _asked_of(refs: Sequence[TableRef], table: str, induced: Sequence[Predicate]) -> list[Asked]:
     known = induced if len(induced) == len(refs) else (ANYTHING,) * len(refs)
     return [
         Asked(LoggedQuery(both([r.predicate, i]), opaque=r.opaque), r.columns)
@@ -173,17 +176,14 @@ def asked_in_file(path: str | os.PathLike[str], table: str, tables: Mapping[str,
     return found
 
 
-def part_of_query(
-    sql: str, table: str | None, tables: Mapping[str, TableSchema], induced: Sequence[Predicate]
-) -> tuple[str, Asked]:
+def part_of_query(query: BoundQuery, table: str | None, induced: Sequence[Predicate]) -> tuple[str, Asked]:
     """The table that a query is about and what it asks of it; ``table`` decides where it reads several."""
-    refs = bind(sql, tables).refs
-    names = list(dict.fromkeys(r.table for r in refs))
+    names = list(dict.fromkeys(r.table for r in query.refs))
     chosen = [n for n in names if table is None or n.lower() == table.lower()]
     if len(chosen) != 1:
         which = f"it reads {', '.join(names) or 'no table'}"
         raise QueryError(f"say which table of the query to price: {which}")
-    asked = asked_of(sql, chosen[0], tables, induced)
+    asked = _asked_of(query.refs, chosen[0], induced)
     if len(asked) != 1:
         raise QueryError(f"the query mentions '{chosen[0]}' {len(asked)} times; price one part of it at a time")
     return chosen[0], asked[0]

@@ -81,7 +81,7 @@ class Engine:
         self._planned = Planned(trusted)
         self._speeds = speeds or Speeds()
         self._stopped: dict[str, str] = {}  # texts that the local executor could not finish, and why
-        self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.hot.forget)
+        self.follower = Follower(catalog.state, self._get_ready, self.snapshots.show, self._local.held.forget)
         self.log = QueryLog(catalog)
         parts = (catalog, self.log, self.follower.end, self.snapshots, self._local)
         self._end = weakref.finalize(self, _abandoned, *parts)
@@ -137,7 +137,8 @@ class Engine:
             n: read_whole(snapshot, states[n], t.refs, self._store, stored=t.stored) for n, t in plan.tables.items()
         }
         chosen = tuple(d for d in plan.decisions if d.rule in (BIND, VIEWS.name))
-        again = apply_rules(replace(plan, tables=tables, decisions=chosen, scan=None, ways=(), join=None), AGAIN)
+        undecided = replace(plan, tables=tables, decisions=chosen, picks=False, holds=False)
+        again = apply_rules(replace(undecided, scan=None, ways=(), join=None), AGAIN)
         fewer, more = sorted((again.rows, plan.chosen_rows))
         same = more <= max(_MUCH * fewer, _FEW_ROWS) and again.executor == plan.executor
         return again if same else None
@@ -175,10 +176,10 @@ class Engine:
         if not analyze:
             return Explanation(plan)
         _, stats = self._run(plan)
-        count = matching_rows_query(sql)
-        matching = None
-        if count is not None and len(plan.tables) == 1 and plan.view is None:
-            (matching,) = self._run(self.plan(count))[0].column(0).to_pylist()
+        count, matching = matching_rows_query(plan), None
+        if count is not None:
+            counted, _ = self._run(self._plan(plan.snapshot, count, "auto", frozenset(), None), logged=False)
+            (matching,) = counted.column(0).to_pylist()
         return Explanation(plan, stats, matching)
 
     def query(
@@ -198,7 +199,7 @@ class Engine:
         """Gets ready for readers of ``state``, at the QT that it will show next: what they often ask for is in memory,
         planned and prepared."""
         coming = replace(state, qt=candidate(state))
-        self._local.hot.warm(coming, self.follower.give_way)
+        self._local.held.warm(coming, self.follower.give_way)
         self.follower.give_way()
         waiting = self._planned.waiting(Snapshot(coming))
         if not waiting:
@@ -245,7 +246,7 @@ class Engine:
         self.snapshots.hold_while(plan.snapshot, lives(frame))
         return frame
 
-    def _run(self, plan: Plan) -> tuple[pa.Table, dict[str, Any]]:
+    def _run(self, plan: Plan, *, logged: bool = True) -> tuple[pa.Table, dict[str, Any]]:
         self._catalog.check_process()
         started, first = time.perf_counter(), plan
         with self.follower.query():
@@ -256,7 +257,8 @@ class Engine:
                 table, measured = self._runner(plan).run(plan)
             seconds = time.perf_counter() - started
             stats = statistics_of(plan, measured, table.num_rows, seconds * 1e3)
-            self.log.add(plan, stats)
+            if logged:
+                self.log.add(plan, stats)
             if plan is first and plan.rows > _MANY_ROWS and plan.scan is None:
                 rough = estimate(plan)
                 self._speeds.note(plan.executor, rough.local_s if plan.executor == "local" else rough.spark_s, seconds)

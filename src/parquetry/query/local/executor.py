@@ -15,7 +15,7 @@ import pyarrow as pa
 from parquetry.errors import QueryError, StorageError
 from parquetry.query.compile.plain_select import LocalPlan, Refusal
 from parquetry.query.compile.whole import WholeQuery
-from parquetry.query.local.held_rows import HotFiles
+from parquetry.query.local.held_rows import HeldRows
 from parquetry.query.local.prepared import Held, LeftToSpark, Prepared, run
 from parquetry.query.local.reader import Source, file_source, held_source, measured
 from parquetry.query.planning.bind import BoundQuery
@@ -50,7 +50,7 @@ class LocalExecutor:
         self._ready: list[Prepared] = []
         # What plans read, by the first run of each; files never change, so it is the same in any other.
         self._read: WeakKeyDictionary[BoundQuery, dict[Hashable, dict[str, int]]] = WeakKeyDictionary()
-        self.hot = HotFiles(store, lambda: self._connect(1).cursor())
+        self.held = HeldRows(store, lambda: self._connect(1).cursor())
 
     def run(self, plan: Plan) -> tuple[pa.Table, dict[str, int]]:
         """The rows, and what was really read: bytes and row groups."""
@@ -60,7 +60,7 @@ class LocalExecutor:
         assert not isinstance(local, Refusal)
         sources: list[Source] = []
         try:
-            text = self._text(plan, self.hot.of(plan), sources)
+            text = self._text(plan, self.held.of(plan), sources)
             table = self._execute(text, sources, plan)
         except (duckdb.Error, pa.ArrowException, OSError) as e:
             first = str(e).splitlines()[0]
@@ -94,19 +94,19 @@ class LocalExecutor:
         import duckdb
 
         sources: list[Source] = []
-        hot = self.hot.of(plan, asked=False)
-        if hot:
-            text = self._text(plan, hot, sources)
+        held = self.held.of(plan, asked=False)
+        if held:
+            text = self._text(plan, held, sources)
             with suppress(duckdb.Error), statements.lock:  # a query will tell what is wrong
                 statements.get(text, [h for s in sources for h in s.held])
                 self.read_by(plan).update(measured(None, sources, self._store))
 
-    def _text(self, plan: Plan, hot: Mapping[str, list[Held]], sources: list[Source]) -> str:
+    def _text(self, plan: Plan, held: Mapping[str, list[Held]], sources: list[Source]) -> str:
         """The statement; what it reads is added to ``sources``."""
 
         def rows_of(t: TablePlan, named: Sequence[str]) -> str:
             scan, name = t.scan(named), f"__picked_{len(sources)}"
-            source = held_source(scan, hot) if hot else file_source(scan, self._store, pick=plan.picks, name=name)
+            source = held_source(scan, held) if held else file_source(scan, self._store, pick=plan.picks, name=name)
             sources.append(source)
             return table_sql(scan, source.sql, merged=source.merged, key_filter=t.key_filter)
 
@@ -155,7 +155,7 @@ class LocalExecutor:
         return mine.setdefault(key, {})
 
     def close(self) -> None:
-        self.hot.close()
+        self.held.close()
         self._ready = []
         with self._lock:
             for connection in self._connections.values():

@@ -153,10 +153,10 @@ def _numbering_pays(
     return bool(numbered < picked)
 
 
-def held_source(scan: TableScan, hot: Mapping[str, list[Held]]) -> Source:
-    """The stored rows of a scan, which ``hot`` holds in memory, by path; they may be merged there."""
+def held_source(scan: TableScan, there: Mapping[str, list[Held]]) -> Source:
+    """The stored rows of a scan, which are ``there`` in memory, by path; they may be merged."""
     # What holds several files is read once, as if it were the last of them.
-    held = {h: task for task in scan.tasks for h in hot[task.file.path]}
+    held = {h: task for task in scan.tasks for h in there[task.file.path]}
     merged = not scan.merge or len(held) == 1
     sql = stored_sql(scan, [(task, h.name) for h, task in held.items()], ordered=not merged)
     return Source(scan, sql, list(held), merged)

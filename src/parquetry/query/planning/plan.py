@@ -18,7 +18,7 @@ from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.snapshots import Snapshot
 from parquetry.query.planning.speeds import ROUGH
 from parquetry.query.planning.split_plan import SplitPlan
-from parquetry.storage.scan.scan import KeptGroups, ReadTask, TableScan, columns_read, read_tasks, stored_columns
+from parquetry.storage.scan.scan import KeptGroups, ReadTask, TableScan, columns_read, must_merge, read_tasks
 from parquetry.storage.snapshot_index import SnapshotIndex, open_snapshot
 from parquetry.storage.store import Store
 
@@ -120,9 +120,9 @@ class TablePlan:
     @property
     def column_share(self) -> float:
         """The share of the columns that the query reads, as a rough share of the bytes."""
-        named = stored_columns(self.state, (c for r in self.refs for c in r.columns), visible=not self.stored)
-        used = named | (set(self.state.schema.key) if self.merge else set())
-        return max(1, len(used)) / len(self.state.schema.columns)
+        named = [c for r in self.refs for c in r.columns]
+        read = columns_read(self.state, named, merge=self.merge, visible=not self.stored)
+        return len(read) / len(self.state.schema.columns)
 
 
 def read_whole(
@@ -131,8 +131,7 @@ def read_whole(
     """A table of which nothing is skipped, with equal keys merged."""
     deltas = snapshot.deltas(state)
     index = open_snapshot(store, deltas, state.schema) if deltas else None
-    merge = state.schema.keyed and len(deltas) > 1
-    return TablePlan(state, deltas, refs, index, merge=merge, stored=stored).whole()
+    return TablePlan(state, deltas, refs, index, merge=must_merge(state, deltas), stored=stored).whole()
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,7 +77,8 @@ def _apply(plan: Plan) -> Plan:
             told.append(Decision(NAME, f"not matched: {c.view.name}", str(e), c.view.name, "refused"))
     for v, _ in found[_PRICED:]:
         why = f"{v.rows:,} rows, more than others that match"
-        told.append(Decision(NAME, f"matched, not chosen: {v.view.name}", why, v.view.name, "considered"))
+        figures = {"rows": v.rows}
+        told.append(Decision(NAME, f"matched, not chosen: {v.view.name}", why, v.view.name, "considered", figures))
     if chosen is None:
         return replace(plan, decisions=(*plan.decisions, *told))
     # What was decided about the tables is no longer of interest.

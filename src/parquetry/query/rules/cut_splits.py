@@ -33,7 +33,7 @@ from parquetry.splits.other_orders import KeyOrder, Others, keys_in_order, main_
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 from parquetry.splits.shorten_key import shorten_columns
-from parquetry.storage.scan.scan import layout_of
+from parquetry.storage.scan.scan import layout_of, must_merge
 from parquetry.storage.snapshot_index import SnapshotIndex
 
 NAME = "scan_workers"
@@ -69,7 +69,7 @@ def _apply(plan: Plan) -> Plan:
     ranges = _ranges(t, t.index, t.keep)
     splits = cut_into_splits(index, ranges, wish, precision, shorten)
     touched = index.rows_touched(ranges)
-    if lazily := schema.keyed and not t.merge and len(t.deltas) > 1:
+    if lazily := not t.merge and must_merge(t.state, t.deltas):
         tasks = assign_by_delta(t.index, t.keep, t.deltas, splits.wanted, touched)
     else:
         everything = Split(None, None, 0.0, 0.0, 0.0)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from parquetry.query.planning.plan import Decision, Plan
 from parquetry.query.planning.rule import Rule
 
-PICK_ROW_GROUPS = Rule(
-    "pick_row_groups",
-    "hands DuckDB the kept row groups of a file, which it could not find by itself",
-    lambda plan: replace(plan, picks=plan.executor == "local"),
-)
+NAME = "pick_row_groups"
+
+
+def _apply(plan: Plan) -> Plan:
+    if plan.executor != "local" or not plan.rows:
+        return plan
+    tables = plan.tables.values()
+    figures = {"row_groups": sum(t.groups_read for t in tables), "of": sum(t.groups_total for t in tables)}
+    decided = f"{figures['row_groups']} of {figures['of']} row groups, of each file the soonest way"
+    return plan.decide(Decision(NAME, decided, figures=figures), picks=True)
+
+
+PICK_ROW_GROUPS = Rule(NAME, "hands DuckDB the kept row groups of a file, which it could not find by itself", _apply)

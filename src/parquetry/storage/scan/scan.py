@@ -6,7 +6,7 @@ equal keys merge, what a view shows of what it stores, and where a file lies.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -111,14 +111,18 @@ def plan_scan(
 ) -> TableScan:
     """The scan of ``deltas``, oldest first: of the columns ``named``, or all of them.
 
-    Without ``files`` every row comes once, extra blocks left out. ``merge``: unless said otherwise, equal keys of
-    several deltas do; one delta is merged already.
+    Without ``files`` every row comes once, extra blocks left out. ``merge``: unless said otherwise, as they must.
     """
     deltas = tuple(deltas)
-    merge = table.schema.keyed and len(deltas) > 1 if merge is None else merge
+    merge = must_merge(table, deltas) if merge is None else merge
     names = tuple(table.readable.names if named is None else named)
     tasks = read_tasks(deltas, files)
     return TableScan(table, tasks, names, columns_read(table, names, merge=merge, visible=visible), merge, visible)
+
+
+def must_merge(table: TableState, deltas: Sequence[Delta]) -> bool:
+    """Whether equal keys of these deltas must become one row; one delta is merged already."""
+    return table.schema.keyed and len(deltas) > 1
 
 
 def read_tasks(deltas: Iterable[Delta], files: Collection[str] | None = None) -> tuple[ReadTask, ...]:
