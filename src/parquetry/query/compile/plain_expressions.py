@@ -38,7 +38,7 @@ from parquetry.workload.coercion import (
     is_exact,
     is_numeric,
 )
-from parquetry.workload.constants import cast_constant, fold, type_name_of
+from parquetry.workload.constants import fold, type_name_of
 from parquetry.workload.plain_select import not_a_column
 from parquetry.workload.predicates import COMPARISONS
 
@@ -196,10 +196,7 @@ class Expressions:
         for text, other in ((a, b), (b, a)):
             if text.type == "string" and other.type not in ("string", "void") and text.constant is not None:
                 target = string_becomes(other.type)
-                parsed = cast_constant(text.constant, target)
-                if parsed is None:
-                    raise Refused(f"a string compared with {other.type}")
-                sides = literal(parsed), convert(other, target)
+                sides = retyped(text, target).sql, convert(other, target)
                 return sides if text is a else (sides[1], sides[0])
         common = common_type(a.beside(b), b.beside(a))
         if common is None:

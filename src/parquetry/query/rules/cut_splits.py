@@ -25,7 +25,7 @@ from parquetry.query.rules.choose_executor import (
     WORKER_FLOOR_S,
     spark_cores,
 )
-from parquetry.query.rules.worker_refusals import too_small, workers_refuse
+from parquetry.query.rules.worker_refusals import A_VIEW_ANSWERS, too_small, workers_refuse
 from parquetry.splits.assignment import assign, assign_by_delta
 from parquetry.splits.cut import Precision, Split, cut_into_splits
 from parquetry.splits.delta_index import DeltaIndex
@@ -100,7 +100,7 @@ def _parts(plan: Plan) -> PartialPlan | None | Refusal:
         return Refusal("it joins tables, or nests queries")
     (t,) = plan.tables.values()
     if t.stored:
-        return Refusal("a view answers it")
+        return A_VIEW_ANSWERS
     if t.index is None or t.keep is None or not t.keep.any():
         return Refusal("there is nothing to read")
     if t.state.view is not None:

@@ -24,7 +24,7 @@ from parquetry.query.rules.choose_executor import (
     spark_cores,
 )
 from parquetry.query.rules.join_ways import Dealing, Way, broadcast, co_range, hyper, one_worker
-from parquetry.query.rules.worker_refusals import too_small, workers_refuse
+from parquetry.query.rules.worker_refusals import A_VIEW_ANSWERS, too_small, workers_refuse
 from parquetry.spark import machine_cores, machine_memory
 from parquetry.workload.plain_select import NotPlain
 
@@ -124,7 +124,7 @@ def _parts(plan: Plan, rows: int) -> JoinParts | Refusal:
     whole = plan.bound.local
     assert isinstance(whole, WholeQuery)
     if plan.view is not None:
-        return Refusal("a view answers it")
+        return A_VIEW_ANSWERS
     return compile_parts(plan.bound.tree, plan.snapshot.state.readable, plan.bound.sql, whole, rows)
 
 

@@ -6,6 +6,8 @@ from parquetry.query.compile.plain_select import Refusal
 from parquetry.query.planning.plan import Plan
 from parquetry.storage.scan.duck import ROW_NUMBER
 
+A_VIEW_ANSWERS = Refusal("a view answers it")
+
 
 def workers_refuse(plan: Plan) -> Refusal | None:
     """Why workers cannot read the tables of the plan; None if they can."""
