@@ -179,7 +179,7 @@ class Database:
             mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
         elif self.path is not None and not self.path.exists():
             mode = "rwc"
-            # It will hold the texts of queries, and SQLite's other files take after it. SQLite says what cannot be made.
+            # It will hold the texts of queries; SQLite's other files take after it. SQLite says what cannot be made.
             with contextlib.suppress(OSError):
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600))
         address = f"file:{quote(str(self.path))}?mode={mode}"
