@@ -275,6 +275,23 @@ def test_a_damaged_document_in_the_catalog(folder: Path, table: str, column: str
     assert "damaged" in str(caught.value), caught.value
 
 
+def test_a_definition_that_was_changed_is_refused(folder: Path) -> None:
+    with sqlite3.connect(folder / "catalog.db") as db:
+        ((body,),) = db.execute("SELECT body FROM parquetry_schemas").fetchall()
+        document = json.loads(body)
+        assert document["key"] != ["s"]
+        db.execute("UPDATE parquetry_schemas SET body = ?", [json.dumps({**document, "key": ["s"]})])
+    db.close()
+    with parquetry.connect(folder) as wh:
+        refused(lambda: wh.sql(QUERY, executor="local").rows(), CatalogError, "definition has a wrong checksum")
+    del document["check"]  # as an older release wrote it
+    with sqlite3.connect(folder / "catalog.db") as db:
+        db.execute("UPDATE parquetry_schemas SET body = ?", [json.dumps(document)])
+    db.close()
+    with parquetry.connect(folder) as wh:
+        assert wh.sql(QUERY, executor="local").rows()
+
+
 @pytest.mark.parametrize(
     ("column", "content"),
     [("path", 7), ("path", b"x"), ("bytes", 1 << 60), ("bytes", "many"), ("checksum", 7), ("rows", 1.5)],

@@ -115,7 +115,7 @@ def _other(rng: random.Random, value: Any) -> Any:
         return rng.choice([0.0, -value, value * 10, 1e300])
     if isinstance(value, str):
         if value[:1] in ("{", "[") and rng.random() < 0.7:
-            return json.dumps(_other_json(rng, json.loads(value)))
+            return json.dumps(_other_json(rng, json.loads(value)), default=repr)
         i = rng.randrange(len(value) + 1)
         return rng.choice([value[:i], value[:i] + rng.choice('x"é/.0{}') + value[i + 1 :], value + "x", value.upper()])
     return rng.choice([0, 1, "x", 7])

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from parquetry.catalog import tables as sql
-from parquetry.catalog.tables import ADD_DELTA, DATABASE, INDEX_POSITION
+from parquetry.catalog.tables import ADD_DELTA, DATABASE, INDEX_POSITION, unsealed
 from parquetry.errors import CatalogError
 from parquetry.model.delta import Delta, StoredFile
 from parquetry.model.layout import LayoutSpec, layout_from_json
@@ -124,7 +124,7 @@ def _rows(t: sa.Table) -> sa.Select[Any]:
 
 @lru_cache(maxsize=64)
 def _layout(text: str | None) -> LayoutSpec | None:
-    return None if text is None else layout_from_json(json.loads(text))
+    return None if text is None else layout_from_json(unsealed(json.loads(text)))
 
 
 # Made once: to make a statement takes longer than to run it.

@@ -7,6 +7,8 @@ logical timestamp, never a time.
 
 from __future__ import annotations
 
+import json
+import zlib
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,8 +34,40 @@ class _Whole(sa.types.TypeDecorator[int]):
         return value
 
 
+class _Sealed(sa.types.TypeDecorator[Any]):
+    """A JSON object that answers depend on, kept with its checksum: a document that was changed may still be one."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        if value is None:
+            return None
+        value = json.loads(json.dumps(value))  # as it will be read: keys are texts
+        return {**value, _CHECK: _checksum(value)}
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        return unsealed(value)
+
+
+def unsealed(document: Any) -> Any:
+    """The document without its checksum, which is right; those of older releases have none."""
+    if not isinstance(document, dict) or _CHECK not in document:
+        return document
+    found = {k: v for k, v in document.items() if k != _CHECK}
+    if document[_CHECK] != _checksum(found):
+        raise CatalogError("the catalog is damaged: a definition has a wrong checksum; restore it from a copy")
+    return found
+
+
+def _checksum(document: Any) -> int:
+    return zlib.crc32(json.dumps(document, sort_keys=True).encode())
+
+
+_CHECK = "check"
 _BIG = _Whole()
 _JSON = sa.JSON(none_as_null=True)
+_DEFINITION = _Sealed(none_as_null=True)
 
 
 def _table(name: str, *parts: Any) -> sa.Table:
@@ -112,7 +146,7 @@ schemas = _versioned(
     "schemas",
     sa.Column("schema_id", _BIG, primary_key=True, autoincrement=False),
     sa.Column("table_id", _BIG, nullable=False),
-    sa.Column("body", _JSON, nullable=False),
+    sa.Column("body", _DEFINITION, nullable=False),
 )
 schemas_of_table = sa.Index("parquetry_schemas_of_table", schemas.c.table_id, schemas.c.schema_id)
 
@@ -126,7 +160,7 @@ layouts = _versioned(
     "layouts",
     sa.Column("layout_id", _BIG, primary_key=True, autoincrement=False),
     sa.Column("table_id", _BIG, nullable=False),
-    sa.Column("spec", _JSON),
+    sa.Column("spec", _DEFINITION),
 )
 
 queryable = _versioned(
@@ -138,7 +172,7 @@ queryable = _versioned(
 views = _versioned(
     "views",
     sa.Column("table_id", _BIG, nullable=False),
-    sa.Column("body", _JSON, nullable=False),
+    sa.Column("body", _DEFINITION, nullable=False),
 )
 
 # How far each view has taken in the changes of its sources.
