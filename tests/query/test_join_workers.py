@@ -198,6 +198,40 @@ def test_every_way_is_priced_and_sparks_own_join_is_taken_where_it_is_cheaper(wh
     assert off.join is None
 
 
+def test_a_shuffle_is_taken_where_a_hyper_join_would_read_more(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RB-E5: in bytes alone, a shuffle reads each three times, a hyper join those of one side once for each group."""
+    for name, value in {"_LEAST_BYTES": 0, "WORKER_FLOOR_S": 0.0, "_STAGE_S": 0.0, "_BROADCAST_BYTES": 0}.items():
+        monkeypatch.setattr(join_workers, name, value)
+    monkeypatch.setattr(join_workers, "LOCAL_BYTES_PER_CORE_S", join_workers.SPARK_BYTES_PER_CORE_S)
+    rng = np.random.default_rng(1)
+    with parquetry.connect(tmp_path / "w", spark=spark) as wh:
+        for name in ("a", "b", "a_laid", "b_laid"):
+            wh.create_table(name, "id int not null, k int, v bigint", ["id"], settings=SMALL)
+            ids, keys = np.arange(2000, dtype=np.int32), rng.permutation(2000).astype(np.int32)
+            wh.ingest(name, pa.table({"id": ids, "k": keys, "v": rng.integers(0, 9, 2000)}))
+        wh.maintain()
+        how = RelayoutOptions(block_rows=100, join="k", join_levels=4)
+        for name in ("a_laid", "b_laid"):
+            wh.relayout(name, "two_phase", options=how, workload=None)
+        size = max(t["bytes"] for t in wh.tables())
+        monkeypatch.setattr(join_workers, "_memory", lambda: size // 2)  # so that there are many groups
+
+        def chosen(a: str, b: str) -> tuple[str, float]:
+            sql = f"SELECT count(*) AS n, sum(x.v) AS v FROM {a} x JOIN {b} y ON x.k = y.k"
+            others = [w for w in WAYS if w != "hyper_join"]
+            steps = {d.rule: d for d in wh.explain(sql, executor="spark", off=others).decisions}
+            told = steps["join_workers"]
+            return told.decided, told.figures["ms"] / told.figures["own_ms"]
+
+        decided, ratio = chosen("a", "b")
+        assert (decided, ratio > 1) == ("Spark's own join", True)
+        decided, ratio = chosen("a_laid", "b_laid")
+        assert decided.startswith("hyper_join")
+        assert ratio <= 0.5
+
+
 def test_where_duckdb_stops_spark_answers(wh: parquetry.Warehouse) -> None:
     wh.create_table("words", "k int not null, s string", ["k"], settings=SMALL)
     wh.ingest(
