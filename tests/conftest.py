@@ -28,6 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("machines", "random steps (tests/machine, tests/views/test_machine.py)")
     group.addoption("--steps", type=int, help="how many steps each machine takes; by default few")
     group.addoption("--machine-seed", type=int, default=1, help="which steps")
+    parser.addoption("--random-joins", type=int, help="how many random joins tests/differential asks; by default few")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "join_seed" in metafunc.fixturenames:
+        many = metafunc.config.getoption("--random-joins") or metafunc.module.RANDOM
+        metafunc.parametrize("join_seed", range(metafunc.module.FIRST_SEED, metafunc.module.FIRST_SEED + many))
 
 
 @pytest.fixture(scope="session")
