@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -44,3 +46,27 @@ def test_blocks_along_a_curve_have_equal_size(name: str) -> None:
     assert spec.blocks == 100
     assert sizes.min() > 90
     assert sizes.max() < 110
+
+
+@pytest.mark.parametrize("curve", ["zorder", "hilbert"])
+@pytest.mark.parametrize(("dims", "bits"), [(1, 4), (3, 3), (4, 2), (5, 2)])
+def test_bounds_are_exact_whatever_the_number_of_axes(curve: str, dims: int, bits: int) -> None:
+    rng = np.random.default_rng(dims)
+    length = 1 << (dims * bits)
+    points = np.stack(decode(curve, np.arange(length), dims, bits), axis=1)
+    starts = rng.integers(0, length, 200)
+    ends = rng.integers(starts + 1, length + 1)
+    lo, hi = bounding_ranks(curve, starts, ends, dims, bits)
+    for start, end, low, high in zip(starts, ends, lo, hi, strict=True):
+        assert low.tolist() == points[start:end].min(axis=0).tolist()
+        assert high.tolist() == points[start:end].max(axis=0).tolist()
+
+
+def test_many_axes_take_little_memory() -> None:
+    """Cubes alone would be a thousand for each level and stretch: ten axes took gigabytes."""
+    cuts = np.sort(np.random.default_rng(0).integers(0, 1 << 60, 200))
+    tracemalloc.start()
+    bounding_ranks("hilbert", np.append(0, cuts), np.append(cuts, 1 << 60), 10, 6)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50 << 20

@@ -108,6 +108,12 @@ def test_odd_texts_raise_no_other_error_than_ours(sql: str) -> None:
         "SELECT k FROM t WHERE b = NOT c",
         "SELECT count(DISTINCT *) FROM t",
         "SELECT FROM t",
+        "SELECT k FROM t WHERE k NOT NULL",
+        "SELECT k FROM t WHERE k ISNULL",
+        "SELECT k FROM t WHERE k NOTNULL",
+        "SELECT k FROM t WHERE k BETWEEN ASYMMETRIC 1 AND 3",
+        "SELECT k FROM t WHERE k IS UNKNOWN",
+        "SELECT k FROM t WHERE k ?? 3 = 3",
     ],
 )
 def test_the_local_executor_runs_nothing_that_only_our_parser_takes(sql: str) -> None:
@@ -121,6 +127,7 @@ def test_the_local_executor_runs_nothing_that_only_our_parser_takes(sql: str) ->
         "SELECT DISTINCT k, g FROM t WHERE k IN (1, 2) AND s IS DISTINCT FROM 'x' ORDER BY k DESC LIMIT 3 OFFSET 1",
         "select g, sum(k) from t where (k = 1 or k = 2) and not b group by g having sum(k) > 1 order by 1;",
         "SELECT count(*) FROM t WHERE s = 'x${y}' AND k >= 5L /* c */ -- d",
+        "SELECT k, k IS NOT NULL AS b FROM t WHERE NOT (s IS NULL) AND k NOT IN (1, 2)",
     ],
 )
 def test_plain_texts_stay_local(sql: str) -> None:

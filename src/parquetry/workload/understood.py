@@ -7,6 +7,7 @@ special; our parser knows more SQL than Spark, and Spark knows more than our par
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 
 from sqlglot import exp
 
@@ -78,6 +79,8 @@ def in_sparks_order(words: Sequence[Lexeme]) -> bool:
     """
     before = ""
     reached = [-1]  # the latest clause inside each parenthesis that is open
+    if any(starmap(_of_other_dialects, zip(*(_lowered(words)[i:] for i in range(4)), strict=False))):
+        return False
     for w in words:
         word = w.text.lower() if w.kind != QUOTED_NAME else ""
         if before == "as" and w.kind == STRING:  # no name of Spark's, but of our parser's
@@ -101,6 +104,19 @@ def in_sparks_order(words: Sequence[Lexeme]) -> bool:
         if not reached:
             return False
     return before != ","
+
+
+def _lowered(words: Sequence[Lexeme]) -> list[str]:
+    return ["", "", *(w.text.lower() if w.kind != QUOTED_NAME else "" for w in words), ""]
+
+
+def _of_other_dialects(first: str, before: str, word: str, behind: str) -> bool:
+    """Whether a word stands where other dialects take it: ``a NOT NULL``, ``a ISNULL``, ``a ?? b`` and so on."""
+    if word == "null":
+        return before == "not" and first != "is"
+    if word in ("isnull", "notnull"):
+        return behind != "("
+    return word in ("?", "asymmetric") or word == "unknown" and before in ("is", "not")
 
 
 def not_bound(query: exp.Expr, sql: str, words: Sequence[Lexeme]) -> str:

@@ -85,18 +85,21 @@ def _turn(axes: list[Numbers], i: int, q: int) -> None:
 def bounding_ranks(curve: str, starts: Numbers, ends: Numbers, dims: int, bits: int) -> tuple[Numbers, Numbers]:
     """Per stretch ``[start, end)`` the lowest and highest rank on each axis, as two arrays of stretch by axis.
 
-    A stretch falls apart into few aligned pieces, each of which fills a cube on either curve.
+    A stretch falls apart into few aligned pieces of 2**k values, however many axes there are. Each fills a box on either
+    curve: cubes of one size that differ in ``k % dims`` axes. Both curves step from the first of them along another
+    axis at every power of two, so that these cubes tell the box.
     """
     owner, first, level = [], [], []
     for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while start < end:
-            size = 0
-            while size < bits and start % (1 << (dims * (size + 1))) == 0 and start + (1 << (dims * (size + 1))) <= end:
-                size += 1
-            owner.append(i)
-            first.append(start)
-            level.append(size)
-            start += 1 << (dims * size)
+            aligned = (start & -start).bit_length() - 1 if start else bits * dims
+            length = min(aligned, (end - start).bit_length() - 1)
+            size, axes = divmod(length, dims)
+            cubes = [start, *(start + (1 << (dims * size + axis)) for axis in range(axes))]
+            owner += [i] * len(cubes)
+            first += cubes
+            level += [size] * len(cubes)
+            start += 1 << length
     corners = np.stack(decode(curve, np.array(first, np.int64), dims, bits), axis=1)
     low_bits = ((1 << np.array(level, np.int64)) - 1)[:, None]
     lo = np.full((len(starts), dims), 1 << bits, np.int64)
