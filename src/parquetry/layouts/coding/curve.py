@@ -85,9 +85,9 @@ def _turn(axes: list[Numbers], i: int, q: int) -> None:
 def bounding_ranks(curve: str, starts: Numbers, ends: Numbers, dims: int, bits: int) -> tuple[Numbers, Numbers]:
     """Per stretch ``[start, end)`` the lowest and highest rank on each axis, as two arrays of stretch by axis.
 
-    A stretch falls apart into few aligned pieces of 2**k values, however many axes there are. Each fills a box on either
-    curve: cubes of one size that differ in ``k % dims`` axes. Both curves step from the first of them along another
-    axis at every power of two, so that these cubes tell the box.
+    A stretch falls apart into few aligned pieces of 2**k values, however many axes there are. Each fills a box on
+    either curve: cubes of one size that differ in ``k % dims`` axes. Both curves step from the first of them along
+    another axis at every power of two, so that these cubes tell the box.
     """
     owner, first, level = [], [], []
     for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
