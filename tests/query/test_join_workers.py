@@ -15,6 +15,7 @@ import parquetry
 from parquetry import RelayoutOptions
 from parquetry.query.planning.plan import Plan
 from parquetry.query.rules import RULE_NAMES, join_workers
+from parquetry.query.rules.choose_executor import SPARK_BYTES_PER_CORE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,7 +205,7 @@ def test_a_shuffle_is_taken_where_a_hyper_join_would_read_more(
     """RB-E5: in bytes alone, a shuffle reads each three times, a hyper join those of one side once for each group."""
     for name, value in {"_LEAST_BYTES": 0, "WORKER_FLOOR_S": 0.0, "_STAGE_S": 0.0, "_BROADCAST_BYTES": 0}.items():
         monkeypatch.setattr(join_workers, name, value)
-    monkeypatch.setattr(join_workers, "LOCAL_BYTES_PER_CORE_S", join_workers.SPARK_BYTES_PER_CORE_S)
+    monkeypatch.setattr(join_workers, "LOCAL_BYTES_PER_CORE_S", SPARK_BYTES_PER_CORE_S)
     rng = np.random.default_rng(1)
     with parquetry.connect(tmp_path / "w", spark=spark) as wh:
         for name in ("a", "b", "a_laid", "b_laid"):
