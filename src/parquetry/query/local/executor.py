@@ -128,6 +128,11 @@ class LocalExecutor:
         else:
             cursor = self._cursor(threads, profiled=not at_once)
             streams = {name: stream for s in sources for name, stream in s.streams.items()}
+            if len(sources) > 1:  # DuckDB orders joins by numbers of rows, which a stream does not tell
+                streams = {
+                    name: run(cursor, "sql", "FROM __picked", __picked=stream).materialize()
+                    for name, stream in streams.items()
+                }
             table = run(cursor, "execute" if at_once else "sql", text, held, **streams).to_arrow_table()
         if not read:
             read.update(measured(cursor, sources, self._store))
