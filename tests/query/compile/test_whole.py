@@ -189,6 +189,8 @@ def test_columns_are_read_only_where_they_are_named() -> None:
         ("SELECT k FROM a WHERE (k, v) IN (SELECT k, 'x' FROM b)", "several columns IN"),
         ("SELECT w FROM b QUALIFY row_number() OVER (ORDER BY w) = 1", "QUALIFY"),
         ("SELECT a.k FROM a, b FULL JOIN a AS c ON b.k = c.k", "behind a comma"),
+        ("SELECT a.m * CAST(2 AS bigint) AS x FROM a JOIN b ON a.k = b.k", "beside a decimal"),
+        ("SELECT a.m + 2L AS x FROM a JOIN b ON a.k = b.k", "beside a decimal"),
     ],
 )
 def test_what_is_left_to_spark_is_named(sql: str, reason: str) -> None:

@@ -5,6 +5,7 @@ A row's vector has bit ``i`` set when feature ``i`` is TRUE for it; null counts 
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
@@ -284,6 +285,7 @@ def _duckdb() -> Any:
     import duckdb
 
     con = duckdb.connect()
+    atexit.register(_duckdb.cache_clear)  # what is there at the very end is told as leaked
     for name, op in (("add", "+"), ("subtract", "-"), ("multiply", "*"), ("divide", "/")):
         con.execute(f"CREATE MACRO try_{name}(a, b) AS try(a {op} b)")
     return con

@@ -155,7 +155,7 @@ class Expressions:
         c = fold(e)
         if c is None:
             raise Refused(f"the constant {_shown(e)}")
-        return Typed(c.type, literal(c), constant_name(c), constant=c)
+        return Typed(c.type, literal(c), constant_name(c), constant=c, written=True)
 
     def _folded(self, e: exp.Expr) -> Typed:
         c = fold(e)

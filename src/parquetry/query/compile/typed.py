@@ -47,10 +47,13 @@ class Typed:
     name: str | None  # Spark's automatic column name; None when not certain
     columns: frozenset[str] = field(default_factory=frozenset)
     constant: Constant | None = None
+    written: bool = False  # a literal, not a constant that is computed or cast
 
     def beside(self, other: Typed) -> str:
         """This side's type next to ``other``: an integer literal beside a decimal has only its own digits."""
         if self.constant is not None and self.type in INTEGRAL and decimal_of(other.type):
+            if not self.written:  # 2L is a literal, CAST(2 AS bigint) is none, and our parser takes them for the same
+                raise Refused(f"{self.sql} beside a decimal")
             return decimal(*decimal_digits(Decimal(self.constant.value)))
         return self.type
 
