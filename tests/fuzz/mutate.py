@@ -75,7 +75,7 @@ def _swap(rng: random.Random, sql: str) -> str:
 
 def _moved(rng: random.Random, sql: str) -> str:
     """A stretch of the text once more, somewhere else."""
-    tokens = _tokens(sql)
+    tokens = _tokens(sql) or [" "]
     i = rng.randrange(len(tokens))
     part = tokens[i : i + rng.randint(1, 8)]
     at = rng.randrange(len(tokens) + 1)

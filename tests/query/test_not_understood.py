@@ -114,6 +114,13 @@ def test_odd_texts_raise_no_other_error_than_ours(sql: str) -> None:
         "SELECT k FROM t WHERE k BETWEEN ASYMMETRIC 1 AND 3",
         "SELECT k FROM t WHERE k IS UNKNOWN",
         "SELECT k FROM t WHERE k ?? 3 = 3",
+        "SELECT k AS, g FROM t",
+        "SELECT k / 7 AS , g FROM t",
+        "SELECT k AS FROM t",
+        "SELECT k FROM t AS",
+        "SELECT sum(SELECT count(*) FROM t) AS s FROM t",
+        "SELECT sum( SELECT count(*) s) AS s FROM t",
+        "SELECT k FROM t WHERE k = SELECT 1",
     ],
 )
 def test_the_local_executor_runs_nothing_that_only_our_parser_takes(sql: str) -> None:
@@ -128,6 +135,7 @@ def test_the_local_executor_runs_nothing_that_only_our_parser_takes(sql: str) ->
         "select g, sum(k) from t where (k = 1 or k = 2) and not b group by g having sum(k) > 1 order by 1;",
         "SELECT count(*) FROM t WHERE s = 'x${y}' AND k >= 5L /* c */ -- d",
         "SELECT k, k IS NOT NULL AS b FROM t WHERE NOT (s IS NULL) AND k NOT IN (1, 2)",
+        "SELECT CAST(k AS bigint) AS `as`, g AS n FROM t AS t",
     ],
 )
 def test_plain_texts_stay_local(sql: str) -> None:

@@ -11,7 +11,7 @@ from itertools import starmap
 
 from sqlglot import exp
 
-from parquetry.workload.lexemes import NAME, QUOTED_NAME, STRING, Lexeme
+from parquetry.workload.lexemes import NAME, QUOTED_NAME, Lexeme
 from parquetry.workload.sql_text import read_otherwise
 
 _MODIFIERS = {"with_", "order", "limit", "offset"}
@@ -33,6 +33,8 @@ _QUERIES: Mapping[type[exp.Expr], set[str]] = {
     exp.Distinct: {"expressions"},
 }
 """What a query is made of, and the arguments of each part that the binder reads."""
+_AROUND = (type(None), exp.Subquery, exp.CTE, exp.In, exp.Exists, exp.SetOperation)
+"""What a query stands in by itself."""
 _CLAUSES = (
     *(exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Qualify, exp.Hint),
     *(exp.Sort, exp.Cluster, exp.Distribute, exp.Window, exp.WindowSpec, exp.Rollup, exp.Cube, exp.GroupingSets),
@@ -83,7 +85,7 @@ def in_sparks_order(words: Sequence[Lexeme]) -> bool:
         return False
     for w in words:
         word = w.text.lower() if w.kind != QUOTED_NAME else ""
-        if before == "as" and w.kind == STRING:  # no name of Spark's, but of our parser's
+        if before == "as" and _names_nothing(w, word):
             return False
         clause = word in _ORDER and not (word == "from" and before == "distinct")
         if before == "," and (clause or word == ")") or word == "," and before in _NO_COMMA:
@@ -103,7 +105,12 @@ def in_sparks_order(words: Sequence[Lexeme]) -> bool:
         before = word
         if not reached:
             return False
-    return before != ","
+    return before not in (",", "as")
+
+
+def _names_nothing(w: Lexeme, word: str) -> bool:
+    """What our parser takes, or passes over, behind AS, while to Spark it is no name, or AS is the name itself."""
+    return w.kind not in (NAME, QUOTED_NAME) and word != "(" or word in (*_ORDER, *_SETS)
 
 
 def _lowered(words: Sequence[Lexeme]) -> list[str]:
@@ -136,6 +143,8 @@ def _unknown_part(node: exp.Expr) -> str:
         if isinstance(node, exp.Query) or not isinstance(node, (*_CLAUSES, *_VALUES)):
             return f"the text has {_shown(node)}"
         return "the text has COUNT without an argument" if isinstance(node, exp.Count) and node.this is None else ""
+    if isinstance(node, exp.Select | exp.SetOperation) and not isinstance(node.parent, _AROUND):
+        return f"the text has a query inside {_shown(node.parent)} without parentheses"
     unread = sorted(k for k, v in node.args.items() if v and k not in known)
     if unread:
         return f"the text has {unread[0].strip('_').upper()}"
