@@ -247,7 +247,7 @@ def test_a_stored_index_is_read_once_per_process(tmp_path: Path) -> None:
 
 
 def test_concurrent_misses_load_once_and_a_failure_is_not_kept() -> None:
-    cache = Cache(1000)
+    cache = Cache(1 << 20)
     loads: list[int] = []
 
     def load() -> str:
@@ -271,7 +271,7 @@ def test_concurrent_misses_load_once_and_a_failure_is_not_kept() -> None:
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("where", ["load", "weigh", "keep"])
 def test_an_error_anywhere_in_a_load_leaves_nobody_waiting(error: type[BaseException], where: str) -> None:
-    cache = Cache(1000)
+    cache = Cache(1 << 20)
     started = threading.Event()
     keep = cache._keep
 
@@ -300,7 +300,7 @@ def test_an_error_anywhere_in_a_load_leaves_nobody_waiting(error: type[BaseExcep
 
 
 def test_the_least_recently_used_value_leaves_first() -> None:
-    cache = Cache(2)
+    cache = Cache(3 << 19)
     loads: list[str] = []
 
     def get(name: str) -> str:
@@ -308,8 +308,16 @@ def test_the_least_recently_used_value_leaves_first() -> None:
             loads.append(name)
             return name
 
-        return cache.get(name, load, lambda _: 1)
+        return cache.get(name, load, lambda _: 1 << 19)
 
     for name in "abacab":
         get(name)
     assert loads == ["a", "b", "c", "b"]
+
+
+def test_what_is_kept_weighs_what_it_takes() -> None:
+    """Many small values are more than their bytes: of a few rows, most is what their arrays are besides."""
+    cache = Cache(1 << 20)
+    for i in range(10_000):
+        cache.get(i, lambda: b"", lambda _: 1)
+    assert len(cache._values) <= 512

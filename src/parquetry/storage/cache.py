@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_ENTRY_BYTES = 2 << 10  # of a value whatever it holds: its objects, its key, and their places here
 METADATA_CACHE_BYTES = 1 << 30
 """Holds the row group statistics of several tables of 100,000 row groups and 20 columns."""
 
@@ -58,6 +59,7 @@ class Cache:
         return self._values[key][0]
 
     def _keep(self, key: Hashable, value: Any, weight: int) -> None:
+        weight += _ENTRY_BYTES
         with self._lock:
             _, before = self._values.pop(key, (None, 0))
             self._values[key] = (value, weight)

@@ -23,6 +23,8 @@ from parquetry.storage.store import checksum as checksum_of
 _TAIL_READ = 64 << 10  # one read that holds the footer of nearly every index, and the whole of a small one
 
 _READ_OVER = 32 << 10  # bytes between two wanted leaves that are cheaper to read than to ask for again
+_READER_BYTES = 4 << 10  # of a reader besides the bytes that it holds
+_ARRAY_BYTES = 512  # of a column of a batch besides its values
 
 _serial = itertools.count()
 
@@ -124,7 +126,7 @@ class IndexReader:
     @property
     def weight(self) -> int:
         """The bytes that it holds besides nodes."""
-        return len(self._tail)
+        return len(self._tail) + _READER_BYTES
 
     @property
     def fan_out(self) -> int:
@@ -193,7 +195,7 @@ class IndexReader:
 
     def row_groups(self) -> RowGroupTable:
         """Every row group of the delta; read with one request, then kept in memory."""
-        return METADATA.get((self._name, "row groups"), self._load_row_groups, lambda t: int(t.batch.nbytes))
+        return METADATA.get((self._name, "row groups"), self._load_row_groups, lambda t: _batch_weight(t.batch))
 
     def _load_row_groups(self) -> RowGroupTable:
         offsets = self._nodes[0]
@@ -251,4 +253,9 @@ def open_index(store: Store, file: StoredFile) -> IndexReader:
 
 def _node_weight(node: Node) -> int:
     keys: Any = sum(map(len, node.starts)) + sum(map(len, node.ends))
-    return int(keys + 100 * len(node) + (node.batch.nbytes if node.batch is not None else 0))
+    return int(keys + 100 * len(node) + (_batch_weight(node.batch) if node.batch is not None else 0))
+
+
+def _batch_weight(batch: pa.RecordBatch) -> int:
+    """With what its arrays are besides their values, which is more where there are few of these."""
+    return int(batch.nbytes) + _ARRAY_BYTES * batch.num_columns
