@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,7 @@ from parquetry.layouts.routing.spark_blocks import descriptor_of, with_blocks
 from parquetry.model.delta import Delta
 from parquetry.model.layout import LayoutSpec
 from parquetry.model.state import TableState
-from parquetry.storage.delta_writer import DeltaJob, Written, write_delta
-from parquetry.storage.scan import arrow
-from parquetry.storage.scan.scan import plan_scan
-from parquetry.storage.scan.spark import stored_rows
+from parquetry.storage.delta_writer import DeltaJob, RowsInParts, Written, write_delta
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -34,11 +31,14 @@ def rewriting_tasks(spark: SparkSession, size: int) -> int:
     return 1 if tasks <= 1 else max(tasks, spark.sparkContext.defaultParallelism)
 
 
-def write_rows(rows: DataFrame | pa.Table, store: Store, job: DeltaJob) -> Written:
-    """Writes the delta, each row in the block that the table's layout gives it."""
+def write_rows(rows: DataFrame | pa.Table | RowsInParts, store: Store, job: DeltaJob) -> Written:
+    """Writes the delta, each row in the block that the table's layout gives it; rows in parts bring their blocks."""
     described = replace(job, describe=descriptor_of(job.table.layout, job.table.settings))
-    routed = in_blocks(rows, job.table.layout) if isinstance(rows, pa.Table) else with_blocks(rows, job.table.layout)
-    return write_delta(routed, store, described)
+    if isinstance(rows, pa.Table):
+        rows = in_blocks(rows, job.table.layout)
+    elif not isinstance(rows, RowsInParts):
+        rows = with_blocks(rows, job.table.layout)
+    return write_delta(rows, store, described)
 
 
 def fits_here(table: TableState, deltas: Sequence[Delta]) -> bool:
@@ -57,23 +57,3 @@ def few_bytes(table: TableState, deltas: Sequence[Delta]) -> bool:
 def routes_here(layout: LayoutSpec | None) -> bool:
     """Only Spark evaluates opaque conditions exactly as queries that ask for them do."""
     return layout is None or not opaque_conditions(layout)
-
-
-def merge_deltas(
-    spark: Callable[[], SparkSession], store: Store, table: TableState, delta_id: str, deltas: Sequence[Delta]
-) -> Delta | None:
-    """Writes the delta that takes the place of neighbouring ``deltas``; None when their rows merge to nothing.
-
-    Few rows are merged in the process, more of them by Spark.
-    """
-    scan, here = plan_scan(table, deltas, visible=False), fits_here(table, deltas)
-    job = DeltaJob(
-        table,
-        delta_id,
-        1 if here else rewriting_tasks(spark(), sum(d.bytes for d in deltas)),
-        level=max(d.level for d in deltas) + 1,
-        times=(deltas[0].t_lo, deltas[-1].t_hi),
-        expected_rows=sum(d.rows for d in deltas),
-    )
-    rows = arrow.scanned_rows(store, scan, deltas) if here else stored_rows(spark(), store, scan)
-    return write_rows(rows, store, job).delta

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from parquetry import failpoints
 from parquetry.catalog import LAYOUT_OF_THIS_COMMIT, Catalog
-from parquetry.layouts.write_rows import merge_deltas
+from parquetry.maintain.merge_deltas import merge_deltas
 from parquetry.maintain.new_ranges import Workload, with_new_ranges
 from parquetry.maintain.pick import Compact
 from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState

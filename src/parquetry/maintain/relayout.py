@@ -26,7 +26,8 @@ from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.pruning.regions import regions
 from parquetry.layouts.registry import learn, named
 from parquetry.layouts.routing.spark_blocks import count_vectors
-from parquetry.layouts.write_rows import few_bytes, merge_deltas
+from parquetry.layouts.write_rows import few_bytes
+from parquetry.maintain.merge_deltas import merge_deltas
 from parquetry.model.layout import CurveLayout, LayoutSpec, ReachingLayout, TreeLayout
 from parquetry.model.layout_options import RelayoutOptions, UserOptions
 from parquetry.model.logged_query import LoggedQuery

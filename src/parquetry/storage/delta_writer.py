@@ -24,7 +24,7 @@ from parquetry.storage.store import Store, checksum
 from parquetry.storage.writer import RESULT_DDL, RunWriter
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 INDEX_NAME = "index.pqx"
 
@@ -67,9 +67,8 @@ class DeltaJob:
     kept: tuple[KeptFile, ...] = ()
     """Files of a replaced delta, or made before, that belong to the new one as they are."""
     sorted_by: int | None = None
-    """The frame's partitions are stretches of the run already, each sorted by so many leading key columns."""
-    read: Callable[[], Iterator[pa.RecordBatch]] | None = None
-    """The one task gets its rows from here."""
+    """Of rows in parts, or a frame whose partitions are stretches of the run: each is sorted by so many leading key
+    columns. Rows in parts are sorted by all of them unless it is said."""
     describe: Callable[[pa.Table], str] | None = None
     """What a row group holds, more precisely than its statistics (PW-21)."""
 
@@ -78,9 +77,23 @@ class DeltaJob:
         return delta_directory(self.table.table_id, self.delta_id)
 
 
-def write_files(rows: DataFrame | pa.Table, store: Store, job: DeltaJob) -> WrittenFiles:
+@dataclass(frozen=True)
+class RowsInParts:
+    """Stretches of a delta's run, in order; each is read by the task that writes it."""
+
+    spark: SparkSession
+    parts: int
+    read: Callable[[int], Iterator[pa.RecordBatch]]  # sent to executors by pickling
+
+
+def write_files(rows: DataFrame | pa.Table | RowsInParts, store: Store, job: DeltaJob) -> WrittenFiles:
     """Sorts and writes ``rows`` as stretches of a delta's run, one for each task; a table is one, in the process."""
-    results = _written_here(rows, store, job) if isinstance(rows, pa.Table) else _written_by_tasks(rows, store, job)
+    if isinstance(rows, pa.Table):
+        results = _written_here(rows, store, job)
+    elif isinstance(rows, RowsInParts):
+        results = _written_in_parts(rows, store, job)
+    else:
+        results = _written_by_tasks(rows, store, job)
     failpoints.reach("write.files")
     rows_in = sum(r["rows_in"] for r in results)
     digest = f"{sum(r['digest'] for r in results) % (1 << 64):016x}"
@@ -98,6 +111,13 @@ def _written_here(rows: pa.Table, store: Store, job: DeltaJob) -> list[Any]:
     whole = rows.combine_chunks().to_batches()
     writer = RunWriter(store, job.directory, schema, settings, job.describe, settings.row_group_rows, 0)
     return [made.to_pylist()[0] for made in writer(iter(whole))]
+
+
+def _written_in_parts(rows: RowsInParts, store: Store, job: DeltaJob) -> list[Any]:
+    schema, settings = job.table.schema, job.table.settings
+    writer = RunWriter(store, job.directory, schema, settings, job.describe, 0, job.sorted_by, rows.read)
+    numbers = rows.spark.range(0, rows.parts, 1, rows.parts)
+    return numbers.mapInArrow(lambda batches: writer(batches), RESULT_DDL).collect()
 
 
 def _written_by_tasks(frame: DataFrame, store: Store, job: DeltaJob) -> list[Any]:
@@ -119,7 +139,7 @@ def _written_by_tasks(frame: DataFrame, store: Store, job: DeltaJob) -> list[Any
     if schema.keyed and ORDER in frame.columns:
         order = [*order, ORDER]
     extra_from = settings.row_group_rows if tasks == 1 else 0
-    writer = RunWriter(store, job.directory, schema, settings, job.describe, extra_from, job.sorted_by, job.read)
+    writer = RunWriter(store, job.directory, schema, settings, job.describe, extra_from, job.sorted_by)
     # A closure, not the object itself: Spark asks the function for its name.
     ordered_run = run if job.sorted_by is not None else run.sortWithinPartitions(*order)
     # Under plain names: Spark would read a dot or a backtick in a column's name as syntax here.
@@ -128,7 +148,7 @@ def _written_by_tasks(frame: DataFrame, store: Store, job: DeltaJob) -> list[Any
     return plain.mapInArrow(lambda batches: writer(b.rename_columns(names) for b in batches), RESULT_DDL).collect()
 
 
-def write_delta(rows: DataFrame | pa.Table, store: Store, job: DeltaJob) -> Written:
+def write_delta(rows: DataFrame | pa.Table | RowsInParts, store: Store, job: DeltaJob) -> Written:
     """Sorts and writes ``rows`` (the table's columns, and any of __block, __order, __digest) as one delta.
 
     With at least as many blocks as tasks, neighbouring blocks go to one task each, which needs no sampling pass.

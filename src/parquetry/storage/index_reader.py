@@ -258,4 +258,4 @@ def _node_weight(node: Node) -> int:
 
 def _batch_weight(batch: pa.RecordBatch) -> int:
     """With what its arrays are besides their values, which is more where there are few of these."""
-    return int(batch.nbytes) + _ARRAY_BYTES * batch.num_columns
+    return int(batch.nbytes + _ARRAY_BYTES * batch.num_columns)

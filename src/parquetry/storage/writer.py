@@ -7,7 +7,6 @@ by size, and yields one row per file. Statistics come from the same pass: nothin
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -46,12 +45,13 @@ class RunWriter:
     describe: Callable[[pa.Table], str] | None = None  # the precise descriptor of a row group, as JSON
     extra_from: int = 0  # a task with fewer rows than this writes no extra blocks
     sorted_by: int | None = None  # rows come sorted by so many leading key columns only; None: by all of them
-    read: Callable[[], Iterator[pa.RecordBatch]] | None = None  # gives the rows in the place of those that come
+    read: Callable[[int], Iterator[pa.RecordBatch]] | None = None  # gives the rows of the parts whose numbers come
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.read is not None:
-            deque(batches, maxlen=0)  # Spark throws a worker away that has not read its input
-            batches = self.read()
+            # Spark throws a worker away that has not read its input.
+            parts = [part for batch in batches for part in batch.column(0).to_pylist()]
+            batches = (rows for part in parts for rows in self.read(part))
         counted = Counted(batches, self.extra_from)
         files = DataFiles(self.store, self.directory, self.schema, self.settings, self.describe)
         try:

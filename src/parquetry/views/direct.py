@@ -38,7 +38,7 @@ class DirectReader:
     schema: TableSchema  # of the view
     values: tuple[tuple[str, str, bool], ...]  # of each stored column: its name, the table's column, and if it counts
 
-    def __call__(self) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _part: int) -> Iterator[pa.RecordBatch]:
         wanted = sorted({source for _, source, _ in self.values} - {_EVERY_ROW})
         for schema_id, file in self.files:
             groups = range(footer_of(self.store, file).num_row_groups)

@@ -18,7 +18,7 @@ from parquetry.model.state import AddViewDelta, State, TableState
 from parquetry.model.view import ViewSpec
 from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.checked_file import wrong_size
-from parquetry.storage.delta_writer import DeltaJob, Written, new_delta_id, write_files
+from parquetry.storage.delta_writer import DeltaJob, RowsInParts, Written, new_delta_id, write_files
 from parquetry.storage.explain_failure import explain_failure
 from parquetry.storage.kept import KeptFile
 from parquetry.storage.leased import LEASE_S, REFRESH
@@ -120,9 +120,9 @@ class RefreshWork:
         """The view's delta, a small one in the process; else heavy clusters have own tasks beside the stream."""
         view, times = self.view, (min(d.t_lo for d in deltas), self.until)
         if fits_here(view, deltas):
-            rows = refreshed_here(self.store, self.state, view, deltas, self.until, self.compile_)
-            if rows is not None:
-                return write_rows(rows, self.store, DeltaJob(view, self.delta_id, 1, times=times))
+            few = refreshed_here(self.store, self.state, view, deltas, self.until, self.compile_)
+            if few is not None:
+                return write_rows(few, self.store, DeltaJob(view, self.delta_id, 1, times=times))
         tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
         tasks = 1 if tasks <= 1 else max(tasks, self.spark().sparkContext.defaultParallelism)
         kept = tuple(f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)))
@@ -131,9 +131,10 @@ class RefreshWork:
         tasks = 1 if at_once or streams else tasks
         read = direct_reader(self.store, view, sources_of(self.state, view)[0], deltas) if at_once else None
         sorted_by: int | None
+        rows: DataFrame | RowsInParts
         with ExitStack() as stack:
             if read is not None:
-                frame, sorted_by = self.spark().range(0, 1, 1, 1), 0  # one row: it starts the one task
+                rows, sorted_by = RowsInParts(self.spark(), 1, read), 0
             else:
                 made = self.streamed() if streams else self.shuffled(at_once=at_once)
                 if tasks > 1:
@@ -141,10 +142,10 @@ class RefreshWork:
                     made = made.persist()
                     stack.callback(made.unpersist)
                     tasks = min(tasks, max(1, -(-made.count() // _TASK_ROWS)))
-                frame = self._stored(made)
+                rows = self._stored(made)
                 sorted_by = self.how.shared if streams else None
-            job = DeltaJob(view, self.delta_id, tasks, times=times, kept=kept, sorted_by=sorted_by, read=read)
-            return write_rows(frame, self.store, job)
+            job = DeltaJob(view, self.delta_id, tasks, times=times, kept=kept, sorted_by=sorted_by)
+            return write_rows(rows, self.store, job)
 
     def _at_once(self, deltas: Sequence[Delta]) -> bool:
         alone = self.spec.how == "merge" and len(self.spec.sources) == 1 and not self.how.heavy

@@ -25,7 +25,7 @@ from parquetry.query.rules.choose_executor import (
 )
 from parquetry.query.rules.join_ways import Dealing, Way, broadcast, co_range, hyper, one_worker
 from parquetry.query.rules.worker_refusals import A_VIEW_ANSWERS, too_small, workers_refuse
-from parquetry.spark import machine_cores, machine_memory
+from parquetry.splits.worker_duckdb import worker_memory
 from parquetry.workload.plain_select import NotPlain
 
 NAME = "join_workers"
@@ -63,7 +63,7 @@ def _whole_in_one(plan: Plan) -> JoinPlan | Refusal:
     whole = plan.bound.local
     assert isinstance(whole, WholeQuery)
     parts = in_one_part(whole, tuple(type_name(f.type) for f in whole.schema))
-    return one_worker(plan, parts, _memory())
+    return one_worker(plan, parts, worker_memory())
 
 
 CO_RANGE_JOIN = _way("co_range_join", "cuts tables in the order of the join column at the same values", co_range)
@@ -116,7 +116,7 @@ def _dealing(plan: Plan) -> Dealing | Refusal:
         alignment = find_alignment(tree, plan.snapshot.state.readable)  # type: ignore[arg-type]  # parts have a SELECT
     except NotPlain as e:
         return Refusal(str(e))
-    return Dealing(plan, parts, alignment, spark_cores(), _memory(), plan.splits)
+    return Dealing(plan, parts, alignment, spark_cores(), worker_memory(), plan.splits)
 
 
 def _parts(plan: Plan, rows: int) -> JoinParts | Refusal:
@@ -126,10 +126,6 @@ def _parts(plan: Plan, rows: int) -> JoinParts | Refusal:
     if plan.view is not None:
         return A_VIEW_ANSWERS
     return compile_parts(plan.bound.tree, plan.snapshot.state.readable, plan.bound.sql, whole, rows)
-
-
-def _memory() -> int:
-    return machine_memory() // (2 * machine_cores())
 
 
 def _seconds(way: JoinPlan) -> float:

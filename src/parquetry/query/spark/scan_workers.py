@@ -8,7 +8,6 @@ runs the user's own text over their rows.
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
 import uuid
@@ -27,10 +26,11 @@ from parquetry.query.planning.join_plan import JoinPlan
 from parquetry.query.planning.plan import Plan
 from parquetry.query.planning.split_plan import SplitPlan
 from parquetry.query.spark.executor import explained, running
-from parquetry.query.spark.split_rows import StoredTable, rows_of, stored_table
-from parquetry.spark import active_session_kept, machine_cores, machine_memory, private_session
+from parquetry.spark import active_session_kept, private_session
 from parquetry.splits.assignment import SplitTask
 from parquetry.splits.other_orders import KeyOrder
+from parquetry.splits.split_rows import StoredTable, rows_of, stored_table
+from parquetry.splits.worker_duckdb import connect_in_worker
 from parquetry.storage import spark_text
 from parquetry.storage.merge import quote
 from parquetry.storage.scan.duck import table_sql
@@ -143,12 +143,7 @@ def scan_split(job: ScanJob, part: Part) -> tuple[pa.Table, Worked]:
 @lru_cache(maxsize=1)
 def _duckdb() -> Any:
     """One instance per worker process, which serves one task at a time; footers stay in memory between tasks."""
-    import duckdb
-
-    memory = machine_memory() // (2 * machine_cores())  # as if every core ran a worker; beyond it DuckDB spills
-    spilling = {"memory_limit": f"{memory >> 20}MB", "temp_directory": tempfile.gettempdir()}
-    connection = duckdb.connect(config={"threads": 1, **spilling})
-    connection.execute("SET TimeZone = 'UTC'")
+    connection = connect_in_worker()
     connection.execute("SET parquet_metadata_cache = true")
     connection.execute("SET enable_profiling = 'no_output'")
     return connection

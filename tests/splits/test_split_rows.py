@@ -22,7 +22,6 @@ from parquetry.model.schema import Column, TableSchema
 from parquetry.model.settings import Settings
 from parquetry.model.state import TableState
 from parquetry.query.local.prepared import run
-from parquetry.query.spark.split_rows import StoredTable, rows_of
 from parquetry.splits.assignment import SplitTask, assign, assign_by_delta
 from parquetry.splits.cut import Precision, cut_into_splits
 from parquetry.splits.delta_index import DeltaIndex
@@ -30,6 +29,7 @@ from parquetry.splits.other_orders import KeyOrder, keys_in_order, main_order
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
 from parquetry.splits.shorten_key import shorten_columns
+from parquetry.splits.split_rows import StoredTable, rows_of
 from parquetry.storage.index import build_index
 from parquetry.storage.merge import BLOCK, ORDER
 from parquetry.storage.scan.scan import TableScan
