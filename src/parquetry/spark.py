@@ -166,6 +166,8 @@ def default_settings(master: str, cores: int, memory: int) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # Of a file on a local disk Spark would read at least 64 KB wherever it begins to.
+        "spark.buffer.size": "16384",
         # Quiet.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -17,6 +17,7 @@ from parquetry.query.local import reader as local_source
 from parquetry.query.local.reader import BEYOND_PLAN
 from parquetry.query.rules.hold_rows import HOLD_ROWS
 from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS
+from parquetry.storage import data_files
 
 ROWS = 60_000
 WINDOWS = [(a, b, w) for w in (8.0, 25.0, 55.0) for a in (-40.0, 5.0, 35.0) for b in (-30.0, 10.0)]
@@ -111,14 +112,47 @@ def test_explain_tells_what_is_read_of_the_files(wh: parquetry.Warehouse) -> Non
     assert kept.kept is not None
     beyond = kept.kept.rows_in_files / kept.rows
     assert beyond > 2
-    assert f"{beyond:.2f} x the plan's" in told(executor="spark")
+    assert "1.00 x the plan's" in told(executor="spark")
+    assert f"{beyond:.2f} x the plan's" in told(executor="spark", off=[PICK_ROW_GROUPS.name])
     assert f"{beyond:.2f} x the plan's" in told(executor="local", off=[PICK_ROW_GROUPS.name])
     assert "row groups in" in told(executor="spark", splits=2)
 
 
-@pytest.mark.parametrize("how", [{"executor": "local", "off": [PICK_ROW_GROUPS.name]}, {"executor": "spark"}])
-def test_statistics_tell_when_more_was_read(wh: parquetry.Warehouse, how: dict[str, Any]) -> None:
-    found = wh.sql(window(*WINDOWS[0], "id"), **how)
+@pytest.mark.parametrize("value", COLUMNS)
+def test_spark_reads_no_more_rows_than_are_kept(wh: parquetry.Warehouse, value: str) -> None:
+    for w in WINDOWS[::3]:
+        found = wh.sql(window(*w, value), executor="spark")
+        assert found.rows() == wh.sql(window(*w, value), executor="local", off=[HOLD_ROWS.name]).rows()
+        (kept,) = found.plan.tables.values()
+        assert kept.kept is not None
+        if kept.rows <= 0.95 * kept.kept.rows_in_files:
+            assert found.stats["rows_scanned"] == kept.rows
+        assert "beyond_plan" not in found.stats
+
+
+def test_spark_reads_files_without_numbers_of_row_groups_whole(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an earlier version; beside files that have them."""
+    rows = pa.table({"k": pa.array(range(3000), pa.int64()), "x": np.arange(3000.0)})
+    settings = {"row_group_rows": 100, "compaction_width": 1000}
+    with parquetry.connect(tmp_path / "wh", spark=spark) as wh:
+        wh.create_table("t", rows.schema, key=["k"], settings=settings)
+        with monkeypatch.context() as earlier:
+            earlier.setattr(data_files, "ROW_GROUP", "__before")
+            wh.ingest("t", rows)
+        wh.ingest("t", rows)
+        wh.maintain()
+        sql = "SELECT count(*) AS n FROM t WHERE x BETWEEN 500 AND 650 OR x = 2999"
+        found = wh.sql(sql, executor="spark")
+        assert found.rows()[0]["n"] == wh.sql(sql, executor="local").rows()[0]["n"] == 304
+        assert 3000 < found.stats["rows_scanned"] < 6000
+        assert found.stats["beyond_plan"] > 1
+
+
+@pytest.mark.parametrize("executor", ["local", "spark"])
+def test_statistics_tell_when_more_was_read(wh: parquetry.Warehouse, executor: str) -> None:
+    found = wh.sql(window(*WINDOWS[0], "id"), executor=executor, off=[PICK_ROW_GROUPS.name])
     (kept,) = found.plan.tables.values()
     assert found.stats["beyond_plan"] == pytest.approx(found.stats["rows_scanned"] / kept.rows, abs=0.01)
     assert found.stats["beyond_plan"] > 1 + BEYOND_PLAN

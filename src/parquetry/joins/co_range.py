@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from parquetry.splits.cut import Precision, Split, cut_into_splits
+from parquetry.splits.cut import Precision, Split, cut_into_splits, without_empty
 from parquetry.splits.entries import Entries, Floats, Ints, SplitIndex, concat
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
-from parquetry.splits.shorten_key import leading_value
+from parquetry.splits.shorten_key import between_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +58,6 @@ def cut_together(
         KeyRanges.everything(),
         wish,
         precision,
-        lambda below, above: leading_value(above, kind),  # of a value that is on both sides, all goes to the upper one
+        between_values([kind]),
     )
-    found: list[Split] = []
-    waiting = 0.0  # the size of parts without any value, which goes to the next
-    for split in cut.splits:
-        if split.lo is not None and split.lo == split.hi:
-            waiting += split.size
-        else:
-            found.append(replace(split, size=split.size + waiting))
-            waiting = 0.0
-    return found or [Split(None, None, 0.0, 0.0, 0.0)]
+    return without_empty(cut.splits) or [Split(None, None, 0.0, 0.0, 0.0)]

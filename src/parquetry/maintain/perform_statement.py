@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.catalog import Catalog, definitions
 from parquetry.maintain.tune import set_profile
 from parquetry.model.settings import Settings
+from parquetry.query.planning.definition import compile_definition
 from parquetry.views.create import create_view_edit
 from parquetry.views.parse_statement import CreateView, SetProfile, Statement
 
@@ -26,7 +27,7 @@ def create_view(
     """Commits the view's definition; maintenance fills it."""
     state = catalog.state()
     made = definitions.settings_under(state.profile, settings, view=True)
-    edit = create_view_edit(spark, state, name, query, order, made)
+    edit = create_view_edit(spark, state, name, query, order, made, compile_definition)
     catalog.commit([edit], kind="create view", detail={"table": name, "sql": query})
 
 

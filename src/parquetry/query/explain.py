@@ -11,6 +11,7 @@ from parquetry.query.local.reader import ways_to_read
 from parquetry.query.planning.plan import Decision, Plan
 from parquetry.query.rules.cut_splits import SCAN_WORKERS
 from parquetry.query.rules.join_workers import JOIN_WORKERS
+from parquetry.storage.scan.spark import rows_to_read
 
 
 class Explanation:
@@ -112,8 +113,8 @@ def how_read(plan: Plan) -> list[Decision]:
         why = ""
         if t.rows and not plan.in_workers:
             if plan.executor == "spark":
-                read = t.kept.rows_in_files if t.kept else 0
-                decided += f"; whole files of {read:,} rows for {t.rows:,}"
+                read = rows_to_read(t.kept, pick=plan.picks)
+                decided += f"; {read:,} rows for {t.rows:,}"
                 why = "Spark skips below the file by Parquet's min/max alone" if read > t.rows else ""
             else:
                 ways = ways_to_read(t.scan({c for r in t.refs for c in r.columns}), pick=plan.picks)

@@ -13,6 +13,7 @@ Two modes. ``literal`` is Algorithm 2 as printed. The default adds what its own 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,6 +124,19 @@ def cut_into_splits(
         entries = concat([entries.take(~drilled), drill_down(index, reading, query, grain)])
         if bounded:
             entries = _bound_front(entries, splits)
+
+
+def without_empty(splits: Sequence[Split]) -> list[Split]:
+    """Those that can have a key: where borders stand between values of some columns only, two may be the same."""
+    found: list[Split] = []
+    waiting = 0.0  # the size of parts without any value, which goes to the next
+    for split in splits:
+        if split.lo is not None and split.lo == split.hi:
+            waiting += split.size
+        else:
+            found.append(replace(split, size=split.size + waiting))
+            waiting = 0.0
+    return found
 
 
 def drill_down(index: SplitIndex, reading: Entries, query: KeyRanges, grain: Floats) -> Entries:

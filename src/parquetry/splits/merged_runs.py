@@ -19,12 +19,12 @@ from parquetry.model.delta import Delta
 from parquetry.model.state import TableState
 from parquetry.model.types import is_nested
 from parquetry.splits.assignment import SplitPart, SplitTask, assign
-from parquetry.splits.cut import cut_into_splits
+from parquetry.splits.cut import cut_into_splits, without_empty
 from parquetry.splits.delta_index import DeltaIndex
 from parquetry.splits.other_orders import KeyOrder
 from parquetry.splits.ranges import KeyRanges
 from parquetry.splits.selection import Wish
-from parquetry.splits.shorten_key import shorten_columns
+from parquetry.splits.shorten_key import between_values, shorten_columns
 from parquetry.splits.split_rows import StoredTable, rows_inside
 from parquetry.splits.worker_duckdb import connect_in_worker
 from parquetry.storage.checked_file import footer_of
@@ -36,6 +36,7 @@ from parquetry.storage.store import Store
 
 _BATCH_ROWS = 65_536
 _READ_AGAIN = 2  # a part has at least so many row groups of each run on average: those at its ends are read twice
+_READ_BY_ALL = 8  # parts that may read everything, which costs less than to write it on one core
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +113,28 @@ def cut_runs(store: Store, table: TableState, deltas: Sequence[Delta], parts: in
         return None
     if any(is_nested(c.arrow) for c in table.schema.columns):
         return None
+    return MergedRuns(*cut_deltas(store, table, deltas, parts, table.schema.names))
+
+
+def cut_deltas(
+    store: Store,
+    table: TableState,
+    deltas: Sequence[Delta],
+    parts: int,
+    columns: Sequence[str],
+    between: int | None = None,
+) -> tuple[StoredTable, tuple[SplitTask, ...]]:
+    """The stored rows of deltas in one order, cut at the same keys into about so many even parts.
+
+    ``between``: only between values of so many leading key columns.
+    """
     index = open_snapshot(store, deltas, table.schema)
     keep = np.ones(len(index), bool)
-    parts = max(1, min(parts, len(index) // (_READ_AGAIN * len(deltas))))
+    parts = min(parts, _READ_BY_ALL + len(index) // (_READ_AGAIN * len(deltas)))
     kinds = [table.schema.column(k).arrow for k in table.schema.key]
-    found = DeltaIndex(index, deltas, store, keep)
-    splits = cut_into_splits(found, KeyRanges.everything(), Wish(parts), shorten=shorten_columns(kinds)).splits
-    scan = plan_scan(replace(table, deltas=()), (), table.schema.names, merge=False, visible=False)
+    shorten = shorten_columns(kinds) if between is None else between_values(kinds[:between])
+    cut = cut_into_splits(DeltaIndex(index, deltas, store, keep), KeyRanges.everything(), Wish(parts), shorten=shorten)
+    scan = plan_scan(replace(table, deltas=()), (), columns, merge=False, visible=False)
     files = {path: index.file(path) for path in index.paths}
-    tasks = tuple(assign(splits, index, keep, deltas))
-    return MergedRuns(StoredTable(store, scan, files, KeyOrder(layout_id)), tasks)
+    tasks = assign(without_empty(cut.splits), index, keep, deltas)
+    return StoredTable(store, scan, files, KeyOrder(table.layout_id)), tuple(tasks)

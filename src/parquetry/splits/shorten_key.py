@@ -44,10 +44,17 @@ def shorten_columns(types: Sequence[pa.DataType]) -> Shorten:
     return shorten
 
 
-def leading_value(key: bytes, kind: pa.DataType) -> bytes:
-    """The block and the first column of a normalized key whose first column is of ``kind``."""
-    width = None if _is_variable(kind) else len(encode_value(None, kind))
-    return key[: _variable_end(key, BLOCK_BYTES) if width is None else BLOCK_BYTES + width]
+def leading_values(key: bytes, kinds: Sequence[pa.DataType]) -> bytes:
+    """The block and the first columns, of these ``kinds``, of a normalized key."""
+    end = BLOCK_BYTES
+    for kind in kinds:
+        end = _variable_end(key, end) if _is_variable(kind) else end + len(encode_value(None, kind))
+    return key[:end]
+
+
+def between_values(kinds: Sequence[pa.DataType]) -> Shorten:
+    """Cuts between values of the leading columns only: of one that is on both sides, all goes to the upper one."""
+    return lambda below, above: leading_values(above, kinds)
 
 
 def columns_in(key: bytes, types: Sequence[pa.DataType]) -> int:

@@ -25,6 +25,7 @@ from parquetry.model.types import is_float, is_nested
 from parquetry.storage.checked_file import checksums_of
 from parquetry.storage.index import RowGroup
 from parquetry.storage.merge import BLOCK
+from parquetry.storage.row_group_numbers import ROW_GROUP, row_group_number
 from parquetry.storage.store import Sink, Store
 
 DICTIONARY_ROWS = 20_000  # the first rows of a file, which decide
@@ -133,7 +134,9 @@ class DataFiles:
         if self._writer is None:
             self._open(data)
         assert self._writer is not None
-        self._writer.write_table(data, row_group_size=data.num_rows)
+        number = pa.scalar(row_group_number(self._path, len(self._groups)), pa.int64())
+        numbered = data.append_column(ROW_GROUP, pa.repeat(number, data.num_rows))
+        self._writer.write_table(numbered, row_group_size=data.num_rows)
         floats = {f.name: _float_stats(data.column(f.name)) for f in self._arrow if is_float(f.type)}
         self._groups.append(
             RowGroup(
@@ -166,10 +169,10 @@ class DataFiles:
         self._out = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
             self._out,
-            self._arrow,
+            self._arrow.append(pa.field(ROW_GROUP, pa.int64())),
             compression=self.settings.compression,
-            use_dictionary=_dictionary_columns(first),
-            write_statistics=self._counted_columns,
+            use_dictionary=[*_dictionary_columns(first), ROW_GROUP],
+            write_statistics=[*self._counted_columns, ROW_GROUP],
             write_page_index=True,
             write_page_checksum=True,  # Spark compares it; what we read ourselves has checksums in the index
             metadata_collector=self._footer,

@@ -53,7 +53,7 @@ def definition_text(spec: ViewSpec, tables: Sequence[str], bare: Collection[str]
 
 
 def _call(c: ViewColumn) -> str:
-    return f"{c.function}({'1' if c.argument == '*' else c.argument})"
+    return f"{c.function}({c.argument})"
 
 
 def aggregated(spec: ViewSpec, rows: DataFrame) -> DataFrame:

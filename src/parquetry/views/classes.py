@@ -17,6 +17,7 @@ from parquetry.model.distinct import single_text
 from parquetry.model.state import TableState
 from parquetry.model.types import is_float
 from parquetry.model.view import ViewSpec
+from parquetry.storage.scan.scan import layout_of
 from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 from parquetry.views.changes import row_value
@@ -56,18 +57,24 @@ def class_of(view: TableState, base: TableState) -> ViewClass:
     return ViewClass(3, 0, "it shares no leading key column with the table")
 
 
-def plan_class(view: TableState, base: TableState, deltas: Sequence[Delta], store: Store) -> ViewClass:
-    """The class that a refresh from these deltas uses: streaming needs one sorted file."""
+def plan_class(
+    view: TableState, base: TableState, deltas: Sequence[Delta], store: Store, *, in_parts: bool = False
+) -> ViewClass:
+    """The class that a refresh from these deltas uses. Tasks that read the files themselves take any in key order
+    (``in_parts``); what goes through Spark streams from one sorted file only."""
     assert view.view is not None
     found = class_of(view, base)
     if found.number == 3:
         return found
     if view.view.spec.how != "merge" or base.view is not None or len(view.view.spec.sources) > 1:
         return ViewClass(3, 0, "its deltas are more than aggregates of one table's")
-    if view.layout is not None or len(deltas) != 1 or deltas[0].layout_id != 0 or len(deltas[0].files) != 1:
-        return ViewClass(3, 0, "the delta is not one run in key order in one file")
+    if view.layout is not None or any(layout_of(base, d.layout_id) is not None for d in deltas):
+        return ViewClass(3, 0, "the deltas are not runs in key order")
+    one_file = len(deltas) == 1 and len(deltas[0].files) == 1
+    if not one_file and not in_parts:
+        return ViewClass(3, 0, "only Spark reads them, and they are not one run in one file")
     # A full prefix makes one group of a cluster, however many rows it has.
-    heavy = heavy_clusters(deltas[0], base.schema, found.shared, store) if found.number == 2 else ()
+    heavy = heavy_clusters(deltas[0], base.schema, found.shared, store) if found.number == 2 and one_file else ()
     if not heavy:
         return found
     many = f"{len(heavy)} heavy cluster{'' if len(heavy) == 1 else 's'} of it cut up"

@@ -1,4 +1,4 @@
-"""Makes a view: checks its definition, asks Spark for its types, and gives it a table to be stored in."""
+"""Makes a view: checks its definition, finds its types, and gives it a table to be stored in."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from parquetry.spark import active_session_kept, private_session
 from parquetry.storage.scan.spark import spark_schema
 from parquetry.storage.spark_text import quote
 from parquetry.views.changes import aggregated, definition_text, rows_text
-from parquetry.views.define import Definition, how_of, read_definition
+from parquetry.views.define import Definition, averages_integers, how_of, read_definition
+from parquetry.views.here import Compile
+from parquetry.views.typed_here import typed_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 def create_view_edit(
-    spark: Callable[[], SparkSession], state: State, name: str, sql: str, order: Sequence[str], settings: Settings
+    spark: Callable[[], SparkSession],
+    state: State,
+    name: str,
+    sql: str,
+    order: Sequence[str],
+    settings: Settings,
+    compile_: Compile,
 ) -> CreateTable:
     """The edit that makes the view; SchemaError with the reason when it cannot be maintained."""
     definition = read_definition(sql, state, order)  # most mistakes are found without starting Spark
-    with active_session_kept():
-        session = private_session(spark())
-        for source, t in zip(definition.sources, definition.tables, strict=True):
-            empty = session.createDataFrame([], spark_schema(t.readable))
-            empty.createOrReplaceTempView(quote(source.alias))
-            empty.createOrReplaceTempView(quote(t.name))
-        spec = _typed(session, definition)
-        made = aggregated(spec, session.sql(rows_text(spec)))
-        types = {f.name: f.dataType.simpleString() for f in made.schema}
+    spec, types = typed_here(definition, compile_) or _typed_by_spark(spark, definition)
+    for column in spec.columns:
+        _check_type(column)
     groups = [c.name for c in spec.groups]
     values = spec.merges
     stored = tuple(Column(n, types[n]) for n in (*groups, *values))
@@ -47,6 +49,19 @@ def create_view_edit(
     else:
         schema = TableSchema(stored, definition.key, "aggregate", values, null_keys=True)
     return CreateTable(name, schema, settings, spec)
+
+
+def _typed_by_spark(spark: Callable[[], SparkSession], definition: Definition) -> tuple[ViewSpec, dict[str, str]]:
+    """The definition with types, and those of its stored columns."""
+    with active_session_kept():
+        session = private_session(spark())
+        for source, t in zip(definition.sources, definition.tables, strict=True):
+            empty = session.createDataFrame([], spark_schema(t.readable))
+            empty.createOrReplaceTempView(quote(source.alias))
+            empty.createOrReplaceTempView(quote(t.name))
+        spec = _typed(session, definition)
+        made = aggregated(spec, session.sql(rows_text(spec)))
+        return spec, {f.name: f.dataType.simpleString() for f in made.schema}
 
 
 def _typed(session: SparkSession, definition: Definition) -> ViewSpec:
@@ -68,11 +83,9 @@ def _typed(session: SparkSession, definition: Definition) -> ViewSpec:
         raise SchemaError("this view cannot be maintained: a function in it has another value every time")
     types = [f.dataType.simpleString() for f in asked.schema.fields]
     columns = tuple(replace(c, type=t) for c, t in zip(definition.columns, types, strict=True))
-    for c in columns:
-        _check_type(c)
-    exact = all(c.type != "double" for c in columns if c.function in ("sum", "avg"))
-    exact = exact or _averages_integers(session, replace(draft, columns=columns))
-    return replace(draft, columns=columns, how=how_of(definition, exact))
+    draft = replace(draft, columns=columns)
+    rows = {f.name: f.dataType.simpleString() for f in session.sql(rows_text(draft)).schema}
+    return replace(draft, how=how_of(definition, averages_integers(draft, rows)))
 
 
 def _optimised_alike(asked: DataFrame, understood: DataFrame) -> bool:
@@ -89,14 +102,3 @@ def _check_type(c: ViewColumn) -> None:
             f"this view cannot be maintained: {c.name} averages decimals of more than {MOST_AVERAGED_DIGITS} digits, "
             "which cannot be divided exactly; keep their sum and count instead"
         )
-
-
-def _averages_integers(session: SparkSession, spec: ViewSpec) -> bool:
-    """Whether every double among the results is an average of integers: their sums are exact."""
-    rows = session.sql(rows_text(spec)).schema
-    for i, c in enumerate(spec.aggregates):
-        if c.type == "double" and c.function in ("sum", "avg"):
-            kind = rows[f"__a{i}"].dataType.simpleString()
-            if c.function == "sum" or kind not in ("tinyint", "smallint", "int"):
-                return False
-    return True

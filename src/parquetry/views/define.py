@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,7 @@ from parquetry.model.distinct import FUNCTION as DISTINCT
 from parquetry.model.schema import TableSchema
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_nested
-from parquetry.model.view import ROWS, ViewColumn, ViewSource
+from parquetry.model.view import ROWS, ViewColumn, ViewSource, ViewSpec
 from parquetry.views.normalize import conjuncts, expression, normal, text_of
 from parquetry.workload.allowed import check_allowed
 from parquetry.workload.plain_select import (
@@ -115,6 +115,15 @@ def how_of(definition: Definition, exact_sums: bool) -> str:
     if exact_sums and all(c.function not in _NEVER_LESS for c in definition.columns):
         return "retract"
     return "replace"
+
+
+def averages_integers(spec: ViewSpec, rows: Mapping[str, str]) -> bool:
+    """Whether every double among the results is an average of integers: their sums are exact.
+
+    ``rows`` are the types of what the aggregates are of, see ``ViewSpec.arguments``.
+    """
+    doubles = [(i, c) for i, c in enumerate(spec.aggregates) if c.type == "double" and c.function in ("sum", "avg")]
+    return all(c.function == "avg" and rows[f"__a{i}"] in ("tinyint", "smallint", "int") for i, c in doubles)
 
 
 def _adds_up(table: TableState, definition: Definition) -> bool:

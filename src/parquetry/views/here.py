@@ -6,7 +6,7 @@ what that refuses, or DuckDB stops at, is left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -20,6 +20,10 @@ from parquetry.model.schema import TableSchema
 from parquetry.model.state import State, TableState
 from parquetry.model.types import is_float, is_nested
 from parquetry.model.view import ROWS, StoredValue, ViewSpec
+from parquetry.splits.assignment import SplitTask
+from parquetry.splits.merged_runs import cut_deltas
+from parquetry.splits.split_rows import StoredTable, rows_of
+from parquetry.splits.worker_duckdb import connect_in_worker
 from parquetry.storage.merge import ORDER, quote
 from parquetry.storage.scan.arrow import scanned_rows
 from parquetry.storage.scan.duck import table_sql
@@ -27,12 +31,18 @@ from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.store import Store
 from parquetry.views.changes import rows_text
 
+_BATCH_ROWS = 65_536
 _MEMORY = "1GB"  # a join of little may be much: then DuckDB stops
 _FROM, _UNTIL, _SIGN = "__from", "__until", "__sign"
 
 
 class Compiled(Protocol):
     """A query as DuckDB text over marks, each of which stands for a mention of a table."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types that Spark gives its columns."""
+        ...
 
     def over(self, rows: Mapping[str, str]) -> str:
         """The text over these relations, by the tables' names."""
@@ -47,6 +57,91 @@ def refreshed_here(
     store: Store, state: State, view: TableState, deltas: Sequence[Delta], until: int, compile_: Compile
 ) -> pa.Table | None:
     """The view's stored rows of this step, with ``__order``; None where Spark has to make them."""
+    step = _step_of(state, view, until)
+    if step is None or not few_bytes(view, [d for i in range(len(step.tables)) for d in step.read(i)]):
+        return None
+    compiled = step.compiled(compile_)
+    if compiled is None:
+        return None
+    import duckdb
+
+    with duckdb.connect(config={"threads": 1, "memory_limit": _MEMORY}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for i, t in enumerate(step.tables):
+            connection.register(f"t{i}", _stored(store, t, step.read(i)))
+        try:
+            made = connection.sql(step.text(compiled)).to_arrow_table()
+        except duckdb.Error:
+            return None  # Spark says why, or can
+    made = made.cast(view.schema.arrow)
+    return made.append_column(ORDER, pa.repeat(pa.scalar(0, pa.int64()), made.num_rows))
+
+
+def refreshed_in_parts(
+    store: Store,
+    state: State,
+    view: TableState,
+    deltas: Sequence[Delta],
+    until: int,
+    compile_: Compile,
+    shared: int,
+    parts: int,
+) -> RefreshedParts | None:
+    """The groups of these ``deltas`` of one table in key order, in about so many parts of the view's order; None where
+    Spark has to make them.
+
+    The parts are cut between values of the ``shared`` leading key columns, so a group is in one of them (NA-31, NA-32).
+    """
+    step = _step_of(state, view, until)
+    compiled = None if step is None else step.compiled(compile_)
+    if step is None or compiled is None or step.spec.how != "merge" or len(step.tables) > 1:
+        return None
+    (table,) = step.tables
+    stored, tasks = cut_deltas(store, table, deltas, parts, table.schema.names, shared)
+    return RefreshedParts(stored, tasks, step.text_over(compiled, _MARK), view.schema)
+
+
+_MARK = "\0rows\0"  # stands for the stored rows in a statement: no SQL text holds a zero byte
+
+
+@dataclass(frozen=True, eq=False)
+class RefreshedParts:
+    """Gives the view's rows of a part, in order, as batches; sent to executors by pickling."""
+
+    table: StoredTable
+    tasks: tuple[SplitTask, ...]
+    text: str
+    schema: TableSchema  # of the view
+
+    def __call__(self, part: int) -> Iterator[pa.RecordBatch]:
+        import duckdb
+
+        source = rows_of(self.tasks[part], self.table)
+        by = ", ".join(f"{quote(k)} NULLS FIRST" for k in self.schema.key)
+        with connect_in_worker() as connection:
+            try:
+                made = connection.sql(f"{self.text.replace(_MARK, f'({source.sql})')} ORDER BY {by}").to_arrow_table()
+            except duckdb.IOException:
+                raise
+            except duckdb.Error as e:
+                raise OnlySpark(str(e).splitlines()[0]) from e
+        made = made.cast(self.schema.arrow)
+        zeros = pa.repeat(pa.scalar(0, pa.int64()), made.num_rows)
+        yield from made.append_column(ORDER, zeros).to_batches(_BATCH_ROWS)
+
+
+class OnlySpark(Exception):
+    """A value at which DuckDB stops, in a task of Spark's: its text is what tells the driver."""
+
+
+def compiles(state: State, view: TableState, until: int, compile_: Compile) -> bool:
+    """Whether DuckDB can make the view's groups as Spark does."""
+    step = _step_of(state, view, until)
+    return step is not None and step.compiled(compile_) is not None
+
+
+def _step_of(state: State, view: TableState, until: int) -> _Step | None:
+    """The refresh as DuckDB can do it; None where its answer could differ from Spark's."""
     assert view.view is not None
     spec = view.view.spec
     by_id = {t.table_id: t for t in state.tables.values()}
@@ -57,24 +152,7 @@ def refreshed_here(
         return None
     if any(is_nested(c.arrow) for t in tables for c in t.schema.columns):
         return None
-    step = _Step(spec, tables, view.schema, view.view.built, until)
-    if not few_bytes(view, [d for i in range(len(tables)) for d in step.read(i)]):
-        return None
-    compiled = compile_(rows_text(spec), {s.alias: t.schema for s, t in zip(spec.sources, tables, strict=True)})
-    if compiled is None:
-        return None
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1, "memory_limit": _MEMORY}) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for i, t in enumerate(tables):
-            connection.register(f"t{i}", _stored(store, t, step.read(i)))
-        try:
-            made = connection.sql(step.text(compiled)).to_arrow_table()
-        except duckdb.Error:
-            return None  # Spark says why, or can
-    made = made.cast(view.schema.arrow)
-    return made.append_column(ORDER, pa.repeat(pa.scalar(0, pa.int64()), made.num_rows))
+    return _Step(spec, tables, view.schema, view.view.built, until)
 
 
 def _stored(store: Store, table: TableState, deltas: Sequence[Delta]) -> pa.Table:
@@ -103,6 +181,15 @@ class _Step:
         """The deltas of a source that the step needs: those that came, and for most views those before, too."""
         came_only = len(self.tables) == 1 and self.spec.how == "merge"
         return [d for d in self.tables[i].deltas if d.t_hi <= self.until and (not came_only or d.t_lo > self.built)]
+
+    def compiled(self, compile_: Compile) -> Compiled | None:
+        """The definition for DuckDB."""
+        schemas = {s.alias: t.schema for s, t in zip(self.spec.sources, self.tables, strict=True)}
+        return compile_(rows_text(self.spec), schemas)
+
+    def text_over(self, compiled: Compiled, rows: str) -> str:
+        """The groups of stored ``rows`` of the one table."""
+        return self._selected(self._aggregated(self._rows(compiled, [rows]), signed=False))
 
     def text(self, compiled: Compiled) -> str:
         plus, minus = self._changed(compiled, plus=True), self._changed(compiled, plus=False)

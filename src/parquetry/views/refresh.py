@@ -30,7 +30,7 @@ from parquetry.storage.write_attempt import attempt, clean_up
 from parquetry.views.changes import Step
 from parquetry.views.classes import ViewClass, initial_values, plan_class
 from parquetry.views.direct import direct_reader
-from parquetry.views.here import Compile, refreshed_here
+from parquetry.views.here import Compile, OnlySpark, compiles, refreshed_here, refreshed_in_parts
 from parquetry.views.skew import Cluster, between, cluster
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def refresh(
                     if wrong := wrong_size(store, task.file):
                         raise wrong
                 source = sources_of(state, view)[0]
-                how = plan_class(view, source, deltas, store)
+                in_parts = compiles(state, view, until, compile_)
+                how = plan_class(view, source, deltas, store, in_parts=in_parts)
                 prefix = source.schema.key[: how.shared]
                 work = RefreshWork(spark, store, state, view, until, delta_id, how, prefix, compile_)
                 written = work.write(deltas)
@@ -125,6 +126,10 @@ class RefreshWork:
                 return write_rows(few, self.store, DeltaJob(view, self.delta_id, 1, times=times))
         tasks = -(-sum(d.bytes for d in deltas) // _TASK_BYTES)
         tasks = 1 if tasks <= 1 else max(tasks, self.spark().sparkContext.defaultParallelism)
+        if self.how.number < 3 and not self.how.heavy:
+            written = self._in_parts(deltas, tasks)
+            if written is not None:
+                return written
         kept = tuple(f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)))
         at_once = self._at_once(deltas)
         streams = self.how.number < 3 and not at_once
@@ -146,6 +151,22 @@ class RefreshWork:
                 sorted_by = self.how.shared if streams else None
             job = DeltaJob(view, self.delta_id, tasks, times=times, kept=kept, sorted_by=sorted_by)
             return write_rows(rows, self.store, job)
+
+    def _in_parts(self, deltas: Sequence[Delta], tasks: int) -> Written | None:
+        """Written by tasks that read their stretches of the table's runs themselves; None where Spark has to."""
+        parts = refreshed_in_parts(
+            self.store, self.state, self.view, deltas, self.until, self.compile_, self.how.shared, tasks
+        )
+        if parts is None:
+            return None
+        times = (min(d.t_lo for d in deltas), self.until)
+        job = DeltaJob(self.view, self.delta_id, len(parts.tasks), times=times)
+        try:
+            return write_rows(RowsInParts(self.spark(), len(parts.tasks), parts), self.store, job)
+        except Exception as e:
+            if OnlySpark.__name__ not in str(e):
+                raise
+            return None  # its task's files go when the delta is written: they are not among its own
 
     def _at_once(self, deltas: Sequence[Delta]) -> bool:
         alone = self.spec.how == "merge" and len(self.spec.sources) == 1 and not self.how.heavy

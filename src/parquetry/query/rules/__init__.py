@@ -8,7 +8,7 @@ from parquetry.query.rules.join_workers import JOIN_RULES
 from parquetry.query.rules.pick_row_groups import PICK_ROW_GROUPS
 from parquetry.query.rules.push_key_filter import PUSH_KEY_FILTER
 
-RULES = (*PRICING, VIEWS, LOCAL, PUSH_KEY_FILTER, PICK_ROW_GROUPS, HOLD_ROWS, SCAN_WORKERS, *JOIN_RULES)
+RULES = (*PRICING, VIEWS, LOCAL, PUSH_KEY_FILTER, HOLD_ROWS, SCAN_WORKERS, *JOIN_RULES, PICK_ROW_GROUPS)
 RULE_NAMES = tuple(rule.name for rule in RULES)
 AGAIN = tuple(rule for rule in RULES if rule is not VIEWS)
 """For a plan whose view, or table, is chosen already."""

@@ -9,12 +9,13 @@ NAME = "pick_row_groups"
 
 
 def _apply(plan: Plan) -> Plan:
-    if plan.executor != "local" or not plan.rows:
+    if plan.in_workers or not plan.rows:
         return plan
     tables = plan.tables.values()
     figures = {"row_groups": sum(t.groups_read for t in tables), "of": sum(t.groups_total for t in tables)}
-    decided = f"{figures['row_groups']} of {figures['of']} row groups, of each file the soonest way"
+    how = "of each file the soonest way" if plan.executor == "local" else "by their numbers"
+    decided = f"{figures['row_groups']} of {figures['of']} row groups, {how}"
     return plan.decide(Decision(NAME, decided, figures=figures), picks=True)
 
 
-PICK_ROW_GROUPS = Rule(NAME, "hands DuckDB the kept row groups of a file, which it could not find by itself", _apply)
+PICK_ROW_GROUPS = Rule(NAME, "reads of a file the kept row groups, which DuckDB and Spark would not find", _apply)

@@ -17,7 +17,7 @@ from parquetry.query.planning.damage import find_damage
 from parquetry.query.planning.plan import Plan
 from parquetry.query.spark.relations import relations_in
 from parquetry.spark import activate, active_session_kept, private_session
-from parquetry.storage.scan.spark import table_rows
+from parquetry.storage.scan.spark import deal_out, table_rows
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -61,8 +61,12 @@ class SparkExecutor:
         # Spark passes over an empty file without a word. Object stores show files whole, and asking them takes long.
         if self._store.local and (damage := find_damage(plan, self._store)):
             raise damage
-        for name, t in plan.tables.items():
-            table_rows(session, self._store, t.scan(t.state.readable.names)).createOrReplaceTempView(name)
+        scans = {name: t.scan(t.state.readable.names) for name, t in plan.tables.items()}
+        if not plan.picks:
+            scans = {name: replace(scan, kept=None) for name, scan in scans.items()}
+        deal_out(session, list(scans.values()))
+        for name, scan in scans.items():
+            table_rows(session, self._store, scan).createOrReplaceTempView(name)
         frame = session.sql(plan.bound.sql)
         for name in plan.tables:
             session.catalog.dropTempView(name)  # the frame's plan has it; a session may live longer than its frames

@@ -50,6 +50,10 @@ class KeptGroups:
         return int(self.index.rows[self.keep].sum())
 
     @cached_property
+    def bytes(self) -> int:
+        return int(self.index.bytes[self.keep].sum())
+
+    @cached_property
     def _in_order(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Their ordinals, file by file."""
         kept = np.flatnonzero(self.keep)

@@ -5,19 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from parquetry.model.schema import TableSchema
 from parquetry.model.visible import visible_columns, visible_rows
 from parquetry.spark import exact_path
 from parquetry.storage.merge import ORDER, merge_frame
-from parquetry.storage.scan.scan import TableScan
+from parquetry.storage.row_group_numbers import ROW_GROUP, row_group_number
+from parquetry.storage.scan.scan import KeptGroups, TableScan
 from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+_NEARLY_ALL = 0.95  # of the rows in the files: to read them all is sooner done than to pick
+_MOST_PICKED = 10_000  # row groups in a filter
+_PAGE_ROWS = 20_000  # of a page: a row group with fewer is one page
+_TASK_BYTES = 2 << 20  # read by a task, at least
+_MOST_TASK_BYTES = 128 << 20  # Spark's default
+_DEFAULTS = {"spark.sql.files.minPartitionNum": None, "spark.sql.files.maxPartitionBytes": "134217728b"}
+
+
+def deal_out(session: SparkSession, scans: Sequence[TableScan]) -> None:
+    """Sets for how many tasks Spark cuts files up: by what is read of them, since every task reads a file's footer.
+
+    Only where the user has not said so.
+    """
+    kept = [scan.kept for scan in scans if scan.kept is not None and scan.tasks]
+    read, stored = sum(k.bytes for k in kept), sum(t.file.bytes for scan in scans for t in scan.tasks)
+    if len(kept) < len(scans) or not read or read > _NEARLY_ALL * stored:
+        return
+    cores = session.sparkContext.defaultParallelism
+    for name, value in (
+        ("spark.sql.files.minPartitionNum", max(1, min(cores, read // _TASK_BYTES))),
+        ("spark.sql.files.maxPartitionBytes", stored * _MOST_TASK_BYTES // read),
+    ):
+        if session.conf.get(name, None) == _DEFAULTS[name]:
+            session.conf.set(name, str(value))
 
 
 def spark_schema(schema: TableSchema) -> StructType:
@@ -74,12 +101,46 @@ def _read(spark: SparkSession, store: Store, scan: TableScan) -> DataFrame:
     structure = spark_schema(scan.table.schema)
     if not scan.tasks:
         return spark.createDataFrame([], structure)
+    from pyspark.sql.types import LongType
+
+    picked = _picked(scan)
+    if picked:
+        structure = structure.add(ROW_GROUP, LongType())
+        # Longer lists than this are pushed down as their smallest and their largest value only.
+        spark.conf.set("spark.sql.parquet.pushdown.inFilterThreshold", str(_MOST_PICKED))
     # Else a flipped bit in a page becomes another value without a word.
     reader = spark.read.schema(structure).option("parquet.page.verify-checksum.enabled", "true")
     if store.local:
         # Vectored reads are for object stores; Spark's counters of bytes read do not see them.
         reader = reader.option("parquet.hadoop.vectored.io.enabled", "false")
-    return reader.parquet(*[exact_path(store.url(task.file.path)) for task in scan.tasks])
+    if picked:
+        # The index has told what is needed: to ask every dictionary, and pages of small row groups, is to read more.
+        reader = reader.option("parquet.filter.dictionary.enabled", "false")
+        pages = scan.kept is not None and scan.kept.rows > _PAGE_ROWS * np.count_nonzero(scan.kept.keep)
+        reader = reader.option("parquet.filter.columnindex.enabled", str(pages).lower())
+    frame = reader.parquet(*[exact_path(store.url(task.file.path)) for task in scan.tasks])
+    return frame.where(picked).drop(ROW_GROUP) if picked else frame
+
+
+def rows_to_read(kept: KeptGroups | None, *, pick: bool) -> int:
+    """The rows that Spark reads of the files, if these have numbers of row groups; ``pick``: it goes by them."""
+    if kept is None:
+        return 0
+    return kept.rows if pick and _picks(kept) else kept.rows_in_files
+
+
+def _picks(kept: KeptGroups) -> bool:
+    return kept.rows <= _NEARLY_ALL * kept.rows_in_files and int(np.count_nonzero(kept.keep)) <= _MOST_PICKED
+
+
+def _picked(scan: TableScan) -> str:
+    """The filter by which Spark's own reader skips the row groups that a proof has ruled out; empty where it would
+    save little. A file of an earlier version has no numbers, and is read whole."""
+    kept = scan.kept
+    if kept is None or not _picks(kept):
+        return ""
+    numbers = [row_group_number(path, g) for path, groups in kept.row_groups().items() for g in groups]
+    return f"{ROW_GROUP} IN ({', '.join(f'{n}L' for n in numbers)}) OR {ROW_GROUP} IS NULL"
 
 
 def _with_order(frame: DataFrame, scan: TableScan) -> DataFrame:
