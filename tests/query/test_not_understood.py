@@ -114,6 +114,7 @@ def test_odd_texts_raise_no_other_error_than_ours(sql: str) -> None:
         "SELECT k FROM t WHERE k BETWEEN ASYMMETRIC 1 AND 3",
         "SELECT k FROM t WHERE k IS UNKNOWN",
         "SELECT k FROM t WHERE k ?? 3 = 3",
+        "SELECT ALL, g FROM t",
         "SELECT k AS, g FROM t",
         "SELECT k / 7 AS , g FROM t",
         "SELECT k AS FROM t",

@@ -51,7 +51,7 @@ _COMPARED = (
     *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike),
 )
 _ORDER = ("select", "from", "where", "group", "having", "order", "limit", "offset")
-_NO_COMMA = (",", "(", *_ORDER, "distinct", "by")
+_NO_COMMA = (",", "(", *_ORDER, "all", "distinct", "by")
 """What no comma stands behind: our parser passes over some that Spark does not."""
 _SETS = ("union", "except", "minus", "intersect")
 _BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe)
