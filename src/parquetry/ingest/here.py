@@ -63,20 +63,30 @@ def _read(files: Files, schema: TableSchema, table: str, most_bytes: int) -> pa.
         return plain_csv(files.paths, schema, table)
     if files.format == "json":
         return plain_json(files.paths, schema)
-    if files.shape is None:
+    if not plain_parquet(files):
         return None
     footers = [pq.read_metadata(path) for path in files.paths]
     encoded = sum(f.row_group(i).total_byte_size for f in footers for i in range(f.num_row_groups))
     values = sum(f.num_rows * f.num_columns for f in footers)
     if max(encoded, 4 * values) > most_bytes:  # equal values take next to nothing in a file
         return None
-    if any(key.startswith(_LEGACY) for f in footers for key in f.metadata or ()):
-        return None
     try:
         parts = [pq.ParquetFile(path).read(use_threads=False) for path in files.paths]
-        return in_sparks_types(pa.concat_tables([p.replace_schema_metadata() for p in parts]), schema)
+        return plain_rows(pa.concat_tables([p.replace_schema_metadata() for p in parts]), schema)
     except (pa.ArrowException, OSError):
         return None
+
+
+def plain_parquet(files: Files) -> bool:
+    """Whether Arrow reads of these files what Spark does: local ones of plain columns, with today's days and times."""
+    if files.format != "parquet" or files.shape is None or any("://" in path for path in files.paths):
+        return False
+    return not any(key.startswith(_LEGACY) for path in files.paths for key in pq.read_metadata(path).metadata or ())
+
+
+def plain_rows(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows of such files in Spark's types."""
+    return in_sparks_types(rows.replace_schema_metadata(), schema)
 
 
 def _absent(column: Column, schema: TableSchema, rows: int) -> pa.Array:

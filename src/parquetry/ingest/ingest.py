@@ -15,6 +15,7 @@ from parquetry.catalog import Catalog, LeaseKeeper
 from parquetry.errors import CatalogError, LabelConflict, ParquetryError, SchemaError, StorageError
 from parquetry.ingest.conform import conform, digest_of
 from parquetry.ingest.here import digest_here, fitted_here
+from parquetry.ingest.in_parts import readable_in_parts, write_in_parts
 from parquetry.ingest.sources import Files, as_frame, taken_in, write_tasks
 from parquetry.layouts.write_rows import routes_here, write_rows
 from parquetry.model.state import AddDelta, Commit, TableState
@@ -73,9 +74,10 @@ def ingest(
     try:
         taken = taken_in(source, state.schema, name)
         fitted = None if executor == "spark" or tasks not in (None, 1) else _fitted_here(taken, state)
-        if fitted is None:
-            fitted = conform(as_frame(spark(), taken, state.schema, name), state.schema, name)
         before = catalog.label(state.table_id, label)
+        # A batch that is there already is only counted and hashed.
+        if fitted is None and (before is not None or not readable_in_parts(taken, state)):
+            fitted = conform(as_frame(spark(), taken, state.schema, name), state.schema, name)
         if before is not None:
             if _digest(fitted) != (before.rows_in, before.digest):
                 raise LabelConflict(name, label)
@@ -84,7 +86,14 @@ def ingest(
         with attempt(catalog, delta_id, label) as kept:
             failpoints.reach("ingest.start")
             try:
-                written = write_rows(fitted, store, _job(state, delta_id, fitted, tasks))
+                written = None
+                if fitted is None:
+                    assert isinstance(taken, Files)
+                    written = write_in_parts(spark(), store, state, taken, delta_id, tasks)
+                if written is None:
+                    if fitted is None:
+                        fitted = conform(as_frame(spark(), taken, state.schema, name), state.schema, name)
+                    written = write_rows(fitted, store, _job(state, delta_id, fitted, tasks))
                 failpoints.reach("ingest.before_commit")
                 edit = AddDelta(state.table_id, label, written.digest, written.rows_in, written.delta)
                 detail = {"table": name, "label": label}

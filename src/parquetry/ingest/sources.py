@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
-_TASK_BYTES = 64 << 20  # compressed input that one write task takes on
+TASK_BYTES = 64 << 20  # compressed input that one write task takes on
 _PLAIN = {
     ("BOOLEAN", "NONE", "NONE"): "boolean",
     ("INT32", "NONE", "NONE"): "int",
@@ -249,5 +249,5 @@ def write_tasks(frame: DataFrame, wanted: int | None) -> int:
     cores = frame.sparkSession.sparkContext.defaultParallelism
     if estimate >= _UNKNOWN_BYTES:
         return 2 * cores
-    tasks = -(-estimate // _TASK_BYTES)
+    tasks = -(-estimate // TASK_BYTES)
     return 1 if tasks <= 1 else max(tasks, cores)

@@ -55,10 +55,7 @@ class MergedRuns:
             yield from rows
             return
         order = [*([BLOCK] if BLOCK in self._schema.names else []), *schema.key]
-        with connect_in_worker() as connection:
-            connection.register("runs", pa.RecordBatchReader.from_batches(self._schema, rows))
-            by = ", ".join(f"{quote(name)} NULLS FIRST" for name in order)
-            yield from connection.sql(f"SELECT * FROM runs ORDER BY {by}").to_arrow_reader(_BATCH_ROWS)
+        yield from in_order(rows, self._schema, order)
 
     @property
     def _schema(self) -> pa.Schema:
@@ -101,6 +98,14 @@ class MergedRuns:
                 for a, b in inside:
                     yield rows.slice(a - first, b - a)
             first = stop
+
+
+def in_order(rows: Iterator[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows sorted by these columns, on disk where they are too many for a worker's memory."""
+    order = ", ".join(f"{quote(name)} NULLS FIRST" for name in by)
+    with connect_in_worker() as connection:
+        connection.register("rows", pa.RecordBatchReader.from_batches(schema, rows))
+        yield from connection.sql(f"SELECT * FROM rows ORDER BY {order}").to_arrow_reader(_BATCH_ROWS)
 
 
 def cut_runs(store: Store, table: TableState, deltas: Sequence[Delta], parts: int) -> MergedRuns | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -156,23 +156,26 @@ def write_delta(rows: DataFrame | pa.Table | RowsInParts, store: Store, job: Del
     Only files named by tasks that succeeded are published; what a retried task left behind is deleted here or,
     after a crash, by vacuum.
     """
-    table, made = job.table, write_files(rows, store, job)
+    made = write_files(rows, store, job)
     if job.expected_rows not in (None, made.rows_in):
         # Spark passes over an empty file without a word; a rewrite would make the loss final.
         raise StorageError(
             f"{job.expected_rows:,} rows are stored but {made.rows_in:,} could be read; nothing was changed. "
             "Run 'parquetry verify' to see which file is damaged"
         )
-    if not made.files and not job.kept:
-        return Written(None, made.rows_in, made.digest)
-    ordered = sorted([*made.files, *job.kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
-    groups = [replace(g, file=ordinal) for ordinal, f in enumerate(ordered) for g in f.groups]
-    index = build_index(groups, table.schema, table.settings.leaf_capacity, table.settings.inner_capacity)
-    index_path = f"{job.directory}/{INDEX_NAME}"
-    store.write(index_path, index)
+    return finish_delta(store, job, made.files, made.rows_in, made.digest)
+
+
+def finish_delta(store: Store, job: DeltaJob, files: Sequence[KeptFile], rows_in: int, digest: str) -> Written:
+    """The delta of files that were written for the job and those that it keeps, with its index; others are deleted."""
+    table = job.table
+    if not files and not job.kept:
+        return Written(None, rows_in, digest)
+    ordered = sorted([*files, *job.kept], key=lambda f: (f.groups[0].starts[0], f.groups[-1].last))
+    index = index_of(store, job, ordered, f"{job.directory}/{INDEX_NAME}")
     failpoints.reach("write.index")
     stored = tuple(f.file for f in ordered)
-    _delete_leftovers(store, job.directory, {index_path, *(f.path for f in stored)})
+    _delete_leftovers(store, job.directory, {index.path, *(f.path for f in stored)})
     delta = Delta(
         delta_id=job.delta_id,
         table_id=table.table_id,
@@ -183,10 +186,19 @@ def write_delta(rows: DataFrame | pa.Table | RowsInParts, store: Store, job: Del
         bytes=sum(f.bytes for f in stored),
         schema_id=table.schema_id,
         layout_id=table.layout_id,
-        index=StoredFile(index_path, len(index), checksum(index)),
+        index=index,
         files=stored,
     )
-    return Written(delta, made.rows_in, made.digest)
+    return Written(delta, rows_in, digest)
+
+
+def index_of(store: Store, job: DeltaJob, files: Sequence[KeptFile], path: str) -> StoredFile:
+    """Writes the index of files that are one run, in its order."""
+    settings = job.table.settings
+    groups = [replace(g, file=ordinal) for ordinal, f in enumerate(files) for g in f.groups]
+    index = build_index(groups, job.table.schema, settings.leaf_capacity, settings.inner_capacity)
+    store.write(path, index)
+    return StoredFile(path, len(index), checksum(index))
 
 
 def _groups(row: Any) -> tuple[RowGroup, ...]:
