@@ -57,7 +57,7 @@ class Fuzz:
         self.count(f"PROBLEM {kind}")
         options = f"--fuzz-seed {self.budget.seed} --fuzz-case {case}" + (" --fuzz-seconds 1" if self.long else "")
         again = f"repeat: ./run test tests/fuzz -k '{self.part}' {options}"
-        if self.long and kind not in self.problems:  # an hour is long
+        if self.long and self.counts[f"PROBLEM {kind}"] <= _SHOWN:  # an hour is long, and one kind may be several bugs
             print(f"\n{kind}\n  {told}\n  {again}", flush=True)
         self.problems.setdefault(kind, f"{kind}\n  {told}\n  {again}")
 
