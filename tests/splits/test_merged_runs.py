@@ -84,3 +84,13 @@ def test_many_parts_hold_several_row_groups_of_each_run(tmp_path: Path) -> None:
     assert runs is not None
     groups = sum(len(range(0, 64, SETTINGS.row_group_rows)) for _ in written)
     assert len(runs.tasks) <= merged_runs._READ_BY_ALL + groups // (merged_runs._READ_AGAIN * len(written))
+
+
+def test_a_layout_that_is_just_being_made_is_another_order(tmp_path: Path) -> None:
+    """A relayout to key order finds the layout that it leaves by no name."""
+    store = Store(str(tmp_path))
+    routed = write(store, "b", table([(i, "x") for i in range(60)]), LAYOUT)
+    plain = write(store, "a", table([(i, "x") for i in range(60)]), None)
+    to_key_order = replace(state(None), layout_id=-1)
+    assert cut_runs(store, to_key_order, [plain, routed], 2) is None
+    assert cut_runs(store, to_key_order, [plain, plain], 2) is not None

@@ -111,14 +111,22 @@ def in_order(rows: Iterator[pa.RecordBatch], schema: pa.Schema, by: Sequence[str
 def cut_runs(store: Store, table: TableState, deltas: Sequence[Delta], parts: int) -> MergedRuns | None:
     """The runs of ``deltas``, oldest first, in about so many even parts; None where they do not all lie in the order
     of the table's layout, or only Spark can route or sort the rows."""
-    layout_id, layout = table.layout_id, table.layout
-    if any(d.layout_id != layout_id and (layout is not None or layout_of(table, d.layout_id)) for d in deltas):
+    layout = table.layout
+    if not all(_in_its_order(table, d) for d in deltas):
         return None
     if layout is not None and (layout.extra or not routes_here(layout)):
         return None
     if any(is_nested(c.arrow) for c in table.schema.columns):
         return None
     return MergedRuns(*cut_deltas(store, table, deltas, parts, table.schema.names))
+
+
+def _in_its_order(table: TableState, delta: Delta) -> bool:
+    """Whether a delta lies in the order of the table's layout, which may be one that is just being made."""
+    if delta.layout_id == table.layout_id:
+        return True
+    plain = delta.layout_id == 0 or table.layouts.get(delta.layout_id, table) is None
+    return table.layout is None and plain
 
 
 def cut_deltas(
