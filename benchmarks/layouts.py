@@ -219,7 +219,7 @@ def priced_before(
     assert advice.chosen is not None
     candidate = Candidate(advice.chosen.learner, advice.chosen.settings)
     stored = stored_column_bytes(wh.store, t.deltas)
-    sampled = sample_for(wh.spark, wh.store, t, [*log, *asked], stored, base)
+    sampled = sample_for(lambda: wh.spark, wh.store, t, [*log, *asked], stored, base)
     filtered = filtered_columns([*log, *asked])
     spec = learn_candidate(t, sampled, candidate, log, filtered, base)
     return [p.bytes for p in simulate(sampled, spec, filtered, stored).price_all(asked)], winner

@@ -64,6 +64,8 @@ def measure_table(source: Path, work: Path, options: Any, wanted: set[str], goal
 
     if "write" in wanted:
         results["ingest"] = measure_ingest(wh, spark, source, rows, work, options.rounds, goals)
+        mixed = _mixed(source, work)
+        results["ingest of mixed rows"] = measure_ingest(wh, spark, mixed, rows, work, options.rounds, goals)
     spark.read.parquet(str(source)).createOrReplaceTempView("raw")
     plain = str(work / "plain")
     _plain_sorted(spark, [str(source)], plain)
@@ -80,7 +82,7 @@ def measure_table(source: Path, work: Path, options: Any, wanted: set[str], goal
 def measure_ingest(
     wh: parquetry.Warehouse, spark: Any, source: Path, rows: int, work: Path, rounds: int, goals: Goals
 ) -> dict[str, Any]:
-    print(f"ingest of {rows:,} rows:", flush=True)
+    print(f"ingest of {rows:,} rows, {source.stem}:", flush=True)
     schema = pq.read_schema(source)
     count = iter(range(1000))
 
@@ -99,10 +101,20 @@ def measure_ingest(
     interleaved({"plain": baseline, "parquetry": ours}, 1)  # warm-up
     times = interleaved({"plain": baseline, "parquetry": ours}, rounds)
     ratio = median(times["plain"]) / median(times["parquetry"])
-    goals.at_least("ingest rows/s, ratio to spark.write.parquet of the sorted rows", ratio, 0.8)
+    goals.at_least(f"ingest of {source.stem}, rows/s as a ratio to spark.write.parquet of the sorted rows", ratio, 0.9)
     rate = rows / median(times["parquetry"])
     print(f"          {rate:,.0f} rows/s")
     return {"seconds": times, "ratio": ratio, "rows_per_s": rate}
+
+
+def _mixed(source: Path, work: Path) -> Path:
+    """The rows in no order; those of the source lie in key order."""
+    import duckdb
+
+    mixed = work / "mixed.parquet"
+    with duckdb.connect() as duck:
+        duck.execute(f"COPY (FROM '{source}' ORDER BY hash({', '.join(KEY)})) TO '{mixed}' (FORMAT parquet)")
+    return mixed
 
 
 def measure_compaction(
@@ -123,7 +135,7 @@ def measure_compaction(
     deltas = wh.deltas("lineitem")
     assert [d["rows"] for d in deltas] == [rows], deltas
     ratio = median(baseline_s) / ours_s
-    goals.at_least("compaction rows/s, ratio to spark.write.parquet of the sorted rows", ratio, 0.6)
+    goals.at_least("compaction rows/s, ratio to spark.write.parquet of the sorted rows", ratio, 1.5)
     return {"seconds": ours_s, "baseline_seconds": baseline_s, "ratio": ratio, "rows_per_s": rows / ours_s}
 
 

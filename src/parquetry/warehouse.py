@@ -46,6 +46,7 @@ from parquetry.query.demands import Imported, asked_queries, import_queries, log
 from parquetry.query.engine import Engine
 from parquetry.query.explain import Explanation
 from parquetry.query.picture import draw_table
+from parquetry.query.planning.definition import compile_definition
 from parquetry.query.planning.speeds import Speeds
 from parquetry.query.result import Result, Told
 from parquetry.query.rules import RULES
@@ -163,9 +164,9 @@ class Warehouse:
 
         ``most`` is by default what the database's profile leaves to the views that there are, without a profile 5.
         """
-        newest = self._logged().queries(queries)
-        made = self.catalog.made_at()
-        return suggested_views(lambda: self.spark, self.store, self.catalog.state(), newest, table, most, made)
+        newest, made, state = self._logged().queries(queries), self.catalog.made_at(), self.catalog.state()
+        spark, compiles = lambda: self.spark, compile_definition
+        return suggested_views(spark, self.store, state, newest, table, most, made, compiles)
 
     def views(self) -> list[dict[str, Any]]:
         """Every view: its definition, size, and how far it is filled."""

@@ -53,7 +53,7 @@ def advise(
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
     reached = reach(store, state, table.rows, through_columns(q.query for q in possible))
-    sampled = sample_for(spark(), store, table, possible, stored, options.layout, reached)
+    sampled = sample_for(spark, store, table, possible, stored, options.layout, reached)
     today = stored_layout(store, state, table, stored)
     return replace(compare(table, sampled, today, possible, options, phase), notes=_notes(log, possible, state, table))
 
@@ -83,7 +83,7 @@ def winning_options(advice: Advice, table: TableState, log: Sequence[Asked], bas
 
 
 def sample_for(
-    spark: SparkSession,
+    spark: Callable[[], SparkSession],
     store: Store,
     table: TableState,
     queries: Sequence[Asked],

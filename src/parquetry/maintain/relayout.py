@@ -26,7 +26,6 @@ from parquetry.layouts.nested import RunAll, Within, learn_nested, one_by_one
 from parquetry.layouts.pruning.regions import regions
 from parquetry.layouts.registry import learn, named
 from parquetry.layouts.routing.spark_blocks import count_vectors
-from parquetry.layouts.write_rows import few_bytes
 from parquetry.maintain.merge_deltas import merge_deltas
 from parquetry.model.layout import CurveLayout, LayoutSpec, ReachingLayout, TreeLayout
 from parquetry.model.layout_options import RelayoutOptions, UserOptions
@@ -39,7 +38,7 @@ from parquetry.model.state import Edit, PublishLayout, ReplaceDeltas, TableState
 from parquetry.model.through import is_through, steps_of
 from parquetry.model.types import is_nested
 from parquetry.storage.leased import REWRITE, TURN, LeasedWork, under_lease
-from parquetry.storage.scan.arrow import scanned_rows
+from parquetry.storage.scan.arrow import scanned_files
 from parquetry.storage.scan.scan import plan_scan
 from parquetry.storage.scan.spark import sample_rows, stored_rows
 from parquetry.storage.store import Store
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
 _USUAL_BLOCKS = 512  # a small table is cut into about so many blocks, a large one by the size of a row group
 _LEAST_BLOCK_ROWS = 2_000
+_SAMPLED_HERE = 64_000_000  # values that the process looks at for a sample: about as long as Spark takes to start one
 _MOST_EXTRA = 64  # each extra block is at least one file in every delta
 
 Phase = Callable[[str], None]
@@ -93,7 +93,7 @@ def learn_layout(
     if options.within is not None:
         columns = list(dict.fromkeys([*columns, ranges_of(table, options).column]))
     phase(f"sampling {', '.join(columns)}")
-    sample = draw_sample(spark, store, table, columns, options)
+    sample = draw_sample(lambda: spark, store, table, columns, options)
     whole = partial(count_vectors, stored_rows(spark, store, plan_scan(table, table.deltas)))
     side_by_side = partial(_on_executors, spark)
     return learn_from_sample(table, sample, learner, workload, options, phase, whole, side_by_side, reached)
@@ -269,11 +269,16 @@ def _check_cuttable(schema: TableSchema, name: str) -> None:
 
 
 def draw_sample(
-    spark: SparkSession, store: Store, table: TableState, columns: Sequence[str], options: RelayoutOptions
+    spark: Callable[[], SparkSession],
+    store: Store,
+    table: TableState,
+    columns: Sequence[str],
+    options: RelayoutOptions,
 ) -> pa.Table:
-    """About ``sample_rows`` of the stored rows; of few rows they are drawn in the process."""
+    """About ``sample_rows`` of the stored rows; where few values are to be looked at, they are drawn in the process."""
     rate, scan = min(1.0, options.sample_rows / max(1, table.rows)), plan_scan(table, table.deltas)
-    if not table.deltas or not few_bytes(table, table.deltas):
-        return sample_rows(spark, store, scan, columns, rate=rate, seed=options.seed)
-    rows = scanned_rows(store, scan, table.deltas, columns)
-    return rows if rate == 1 else rows.filter(np.random.default_rng(options.seed).random(rows.num_rows) < rate)
+    if not table.deltas or table.rows * len(columns) > _SAMPLED_HERE:
+        return sample_rows(spark(), store, scan, columns, rate=rate, seed=options.seed)
+    drawn = np.random.default_rng(options.seed)
+    files = scanned_files(store, scan, table.deltas, columns)
+    return pa.concat_tables(rows if rate == 1 else rows.filter(drawn.random(rows.num_rows) < rate) for rows in files)

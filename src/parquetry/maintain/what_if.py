@@ -67,7 +67,7 @@ def what_if(
     wanted = candidate.options(options, cuttable(table, filtered))
     phase(f"sampling {table.name}")
     reached = reach(store, state, table.rows, through_columns(q.query for q in (*usable, asked)))
-    sampled = sample_for(spark(), store, table, [*usable, asked], stored, wanted, reached)
+    sampled = sample_for(spark, store, table, [*usable, asked], stored, wanted, reached)
     spec = None
     if learner != "key" or wanted.within is not None:
         queries = [q.query for q in usable]
@@ -156,7 +156,7 @@ def check(
     stored = stored_column_bytes(store, table.deltas)
     phase(f"sampling {table.name}")
     cut_on = RelayoutOptions(sample_rows=SAMPLE_ROWS, columns=None if spec is None else list(spec.columns))
-    sampled = sample_for(spark(), store, table, asked, stored, cut_on)
+    sampled = sample_for(spark, store, table, asked, stored, cut_on)
     model = simulate(sampled, spec, filtered_columns(asked), stored, measure=spec is not None)
     prices = [p.bytes for p in model.price_all(asked)]
     compared = [_compare(e, ran, prices) for e in sorted({r.executor for r in ran})]

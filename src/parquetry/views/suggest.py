@@ -13,6 +13,7 @@ from parquetry.model.state import State, TableState
 from parquetry.storage.store import Store
 from parquetry.views.asked import NoMatch
 from parquetry.views.estimate import group_estimator, sampled_groups
+from parquetry.views.here import Compile
 from parquetry.views.lattice import Suggested, There, suggest
 from parquetry.views.shapes import Shape, shape_of
 
@@ -30,6 +31,7 @@ def suggested_views(
     table: str | None = None,
     most: int | None = None,
     made: Mapping[str, float] | None = None,
+    compile_: Compile = lambda _text, _tables: None,
 ) -> Suggested:
     """The views that the ``newest`` rows of the query log ask for, the best first, and those that no query needs.
 
@@ -43,7 +45,8 @@ def suggested_views(
     most = _MOST_VIEWS if most is None else most
     tables = [state.table(table)] if table is not None else list(state.tables.values())
     shapes, refused = _shapes(state, tables, newest)
-    over = [_over(spark, store, state, t, shapes[t.table_id], most) for t in tables if t.rows and shapes[t.table_id]]
+    used = [t for t in tables if t.rows and shapes[t.table_id]]
+    over = [_over(spark, store, state, t, shapes[t.table_id], most, compile_) for t in used]
     found = [s for s, _ in over]
     compared = {name for _, names in over for name in names}
     best = sorted((v for s in found for v in s.views), key=lambda v: v.rows_after - v.rows_before)[:most]
@@ -91,11 +94,12 @@ def _over(
     t: TableState,
     shapes: Sequence[Shape],
     most: int,
+    compile_: Compile,
 ) -> tuple[Suggested, set[str]]:
     """What to make over the table, and the views over it that this was compared with."""
     there = [known for v in views_over(state, t) if (known := _there(state, v)) is not None]
     expressions = sorted({g for s in [*shapes, *(v.shape for v in there)] for g in s.groups})
-    sample = sampled_groups(spark(), store, t, expressions)
+    sample = sampled_groups(spark, store, t, expressions, compile_)
     estimate = group_estimator(sample, expressions, t.rows)
     there = [v if v.filled else replace(v, rows=estimate(v.shape.groups)) for v in there]
     return suggest(t.name, shapes, t.rows, estimate, most, there, state.tables), {v.name for v in there}

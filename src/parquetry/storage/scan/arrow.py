@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,16 +42,20 @@ def scanned_rows(
     ``__order``, as Spark's adapter gives it."""
     names, keyed = scan.table.schema.names, scan.table.schema.keyed
     columns = columns or ([*names, ORDER] if keyed else names)
+    parts = list(scanned_files(store, scan, deltas, columns))
+    return pa.concat_tables(parts) if parts else scan.table.schema.arrow.empty_table()
+
+
+def scanned_files(store: Store, scan: TableScan, deltas: Sequence[Delta], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The same file by file."""
     checked = {file.path: file for d in deltas for file in data_files(store, d)}
-    table, parts = scan.table, []
     for task in scan.tasks:
         file = checked[task.file.path]
         groups = range(footer_of(store, file).num_row_groups)
-        rows, _ = stored_rows(store, table, task.schema_id, file, groups, [c for c in columns if c != ORDER])
+        rows, _ = stored_rows(store, scan.table, task.schema_id, file, groups, [c for c in columns if c != ORDER])
         if ORDER in columns:
             rows = rows.append_column(ORDER, pa.repeat(pa.scalar(task.place, pa.int64()), rows.num_rows))
-        parts.append(rows)
-    return pa.concat_tables(parts) if parts else table.schema.arrow.empty_table()
+        yield rows
 
 
 def read_row_groups(
