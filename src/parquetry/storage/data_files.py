@@ -253,6 +253,8 @@ def _with_footer_stats(group: RowGroup, footer: Any, schema: pa.Schema) -> RowGr
     size = 0
     for i in range(footer.num_columns):
         column = footer.column(i)
+        if column.path_in_schema == ROW_GROUP:
+            continue  # no query reads it for its values
         size += column.total_compressed_size
         stats = column.statistics if column.path_in_schema in flat else None
         if stats is not None and stats.has_min_max:

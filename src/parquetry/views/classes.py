@@ -70,7 +70,7 @@ def plan_class(
         return ViewClass(3, 0, "its deltas are more than aggregates of one table's")
     if view.layout is not None or any(layout_of(base, d.layout_id) is not None for d in deltas):
         return ViewClass(3, 0, "the deltas are not runs in key order")
-    one_file = len(deltas) == 1 and len(deltas[0].files) == 1
+    one_file = in_one_file(deltas)
     if not one_file and not in_parts:
         return ViewClass(3, 0, "only Spark reads them, and they are not one run in one file")
     # A full prefix makes one group of a cluster, however many rows it has.
@@ -79,6 +79,11 @@ def plan_class(
         return found
     many = f"{len(heavy)} heavy cluster{'' if len(heavy) == 1 else 's'} of it cut up"
     return replace(found, why=f"{found.why}, {many}", heavy=heavy)
+
+
+def in_one_file(deltas: Sequence[Delta]) -> bool:
+    """Whether Spark reads the rows of these deltas in their order, as it does of one file."""
+    return len(deltas) == 1 and len(deltas[0].files) == 1
 
 
 def initial_values(spec: ViewSpec, view: TableState, rows: DataFrame) -> DataFrame:

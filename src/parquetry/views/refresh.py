@@ -28,7 +28,7 @@ from parquetry.storage.spark_text import quote
 from parquetry.storage.store import Store
 from parquetry.storage.write_attempt import attempt, clean_up
 from parquetry.views.changes import Step
-from parquetry.views.classes import ViewClass, initial_values, plan_class
+from parquetry.views.classes import ViewClass, in_one_file, initial_values, plan_class
 from parquetry.views.direct import direct_reader
 from parquetry.views.here import Compile, OnlySpark, compiles, refreshed_here, refreshed_in_parts
 from parquetry.views.skew import Cluster, between, cluster
@@ -132,7 +132,7 @@ class RefreshWork:
                 return written
         kept = tuple(f for c in self.how.heavy for f in self._cut_up(c, max(2, tasks)))
         at_once = self._at_once(deltas)
-        streams = self.how.number < 3 and not at_once
+        streams = self.how.number < 3 and in_one_file(deltas) and not at_once
         tasks = 1 if at_once or streams else tasks
         read = direct_reader(self.store, view, sources_of(self.state, view)[0], deltas) if at_once else None
         sorted_by: int | None
