@@ -217,7 +217,7 @@ def test_a_shuffle_is_taken_where_a_hyper_join_would_read_more(
         for name in ("a_laid", "b_laid"):
             wh.relayout(name, "two_phase", options=how, workload=None)
         size = max(t["bytes"] for t in wh.tables())
-        monkeypatch.setattr(join_workers, "worker_memory", lambda: size // 2)  # so that there are many groups
+        monkeypatch.setattr(join_workers, "worker_memory", lambda: size // 3)  # so that there are many groups
 
         def chosen(a: str, b: str) -> tuple[str, float]:
             sql = f"SELECT count(*) AS n, sum(x.v) AS v FROM {a} x JOIN {b} y ON x.k = y.k"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _NEARLY_ALL = 0.95  # of the rows in the files: to read them all is sooner done than to pick
-_MOST_PICKED = 10_000  # row groups in a filter
+_MOST_RANGES = 128  # of numbers of row groups in a filter, which Spark asks of every row
 _PAGE_ROWS = 20_000  # of a page: a row group with fewer is one page
 _TASK_BYTES = 2 << 20  # read by a task, at least
 _MOST_TASK_BYTES = 128 << 20  # Spark's default
@@ -106,8 +106,6 @@ def _read(spark: SparkSession, store: Store, scan: TableScan) -> DataFrame:
     picked = _picked(scan)
     if picked:
         structure = structure.add(ROW_GROUP, LongType())
-        # Longer lists than this are pushed down as their smallest and their largest value only.
-        spark.conf.set("spark.sql.parquet.pushdown.inFilterThreshold", str(_MOST_PICKED))
     # Else a flipped bit in a page becomes another value without a word.
     reader = spark.read.schema(structure).option("parquet.page.verify-checksum.enabled", "true")
     if store.local:
@@ -130,7 +128,7 @@ def rows_to_read(kept: KeptGroups | None, *, pick: bool) -> int:
 
 
 def _picks(kept: KeptGroups) -> bool:
-    return kept.rows <= _NEARLY_ALL * kept.rows_in_files and int(np.count_nonzero(kept.keep)) <= _MOST_PICKED
+    return kept.rows <= _NEARLY_ALL * kept.rows_in_files and len(kept.row_groups()) <= _MOST_RANGES
 
 
 def _picked(scan: TableScan) -> str:
@@ -139,8 +137,28 @@ def _picked(scan: TableScan) -> str:
     kept = scan.kept
     if kept is None or not _picks(kept):
         return ""
-    numbers = [row_group_number(path, g) for path, groups in kept.row_groups().items() for g in groups]
-    return f"{ROW_GROUP} IN ({', '.join(f'{n}L' for n in numbers)}) OR {ROW_GROUP} IS NULL"
+    numbers = sorted(row_group_number(path, g) for path, groups in kept.row_groups().items() for g in groups)
+    ranges = [f"{ROW_GROUP} BETWEEN {a}L AND {b}L" for a, b in _ranges(numbers)]
+    return _any_of([*ranges, f"{ROW_GROUP} IS NULL"])
+
+
+def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges with all of the numbers: not too many, so the smallest gaps are filled, which lie inside files."""
+    at = np.array(numbers)
+    gaps = np.diff(at)
+    least = 1
+    if np.count_nonzero(gaps > 1) >= _MOST_RANGES:
+        least = int(np.partition(gaps, len(gaps) - _MOST_RANGES + 1)[len(gaps) - _MOST_RANGES])
+    ends = np.flatnonzero(gaps > least)
+    return list(zip(at[[0, *(ends + 1)]].tolist(), at[[*ends, len(at) - 1]].tolist(), strict=True))
+
+
+def _any_of(conditions: Sequence[str]) -> str:
+    """A chain of OR as a balanced tree: Spark and Parquet go through one by recursion."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return f"({_any_of(conditions[:half])}) OR ({_any_of(conditions[half:])})"
 
 
 def _with_order(frame: DataFrame, scan: TableScan) -> DataFrame:
