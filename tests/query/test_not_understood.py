@@ -115,6 +115,8 @@ def test_odd_texts_raise_no_other_error_than_ours(sql: str) -> None:
         "SELECT k FROM t WHERE k IS UNKNOWN",
         "SELECT k FROM t WHERE k ?? 3 = 3",
         "SELECT ALL, g FROM t",
+        "SELECT k FROM t WHERE b <=> k > 0",
+        "SELECT k FROM t WHERE k > 0 <=> b",
         "SELECT k AS, g FROM t",
         "SELECT k / 7 AS , g FROM t",
         "SELECT k AS FROM t",

@@ -170,6 +170,8 @@ def _read_in_another_order(node: exp.Expr) -> str:
     else:
         return ""
     for child in node.iter_expressions():
+        if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+            child = child.unnest()  # our parser puts parentheses there that the text does not have
         if isinstance(child, inner) and not (isinstance(node, _BITS) and type(child) is type(node)):
             return f"the text has {_shown(child)} inside {_shown(node)} without parentheses"
     return ""
