@@ -169,9 +169,10 @@ def _read_in_another_order(node: exp.Expr) -> str:
         inner = (*_COMPARED, *_BITS, exp.Not, exp.And, exp.Or)
     else:
         return ""
-    for child in node.iter_expressions():
-        if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
-            child = child.unnest()  # our parser puts parentheses there that the text does not have
+    # Beside these our parser puts parentheses that the text does not have.
+    added = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
+    for written in node.iter_expressions():
+        child = written.unnest() if added else written
         if isinstance(child, inner) and not (isinstance(node, _BITS) and type(child) is type(node)):
             return f"the text has {_shown(child)} inside {_shown(node)} without parentheses"
     return ""
