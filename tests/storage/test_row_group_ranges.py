@@ -33,3 +33,11 @@ def test_many_conditions_are_no_deep_chain() -> None:
         depth += (c == "(") - (c == ")")
         deepest = max(deepest, depth)
     assert deepest <= 8
+
+
+def test_of_many_gaps_the_smallest_are_filled() -> None:
+    files = [f"1/a/part-{f}.parquet" for f in range(_MOST_RANGES)]
+    numbers = sorted(row_group_number(f, g) for f in files for g in range(0, 128, 3))
+    found = _ranges(numbers)
+    assert len(found) == _MOST_RANGES, "one for each file"
+    assert all(b - a == 126 for a, b in found)

@@ -148,7 +148,7 @@ def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     gaps = np.diff(at)
     least = 1
     if np.count_nonzero(gaps > 1) >= _MOST_RANGES:
-        least = int(np.partition(gaps, len(gaps) - _MOST_RANGES + 1)[len(gaps) - _MOST_RANGES])
+        least = int(np.sort(gaps)[-_MOST_RANGES])
     ends = np.flatnonzero(gaps > least)
     return list(zip(at[[0, *(ends + 1)]].tolist(), at[[*ends, len(at) - 1]].tolist(), strict=True))
 
